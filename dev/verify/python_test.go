@@ -243,7 +243,7 @@ func TestPythonHeedsARate(t *testing.T) {
 		if s := e.Show(); len(s.Rates) != 1 || s.Rates[0].Spent != 2 || s.Rates[0].N != 2 {
 			t.Errorf("%+v", s.Summary)
 		}
-		for more, want := range map[string]string{`, "wait": false`: "Busy: 3 ", `, "cost": 3`: "Busy: 13 :2/3600000"} {
+		for more, want := range map[string]string{`, "wait": false`: "Busy: 3 ", `, "costs": ":3"`: "Busy: 13 :2/3600000"} {
 			if err := p.Ask(e.Ctx, line(take+more), new(told)); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("asked for%s it says %v", more, err)
 			}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // Time is nanoseconds of the machine's monotonic clock.
@@ -88,7 +90,7 @@ type Verb string
 
 // The operations. A Drop says that a holder waited until its lease could no longer
 // be trusted and left it unreleased. A Detach gives a lease away, an Adopt asks for
-// such a lease.
+// such a lease. A Settle says what a lease has cost.
 const (
 	Try     Verb = "try"
 	Acquire Verb = "acquire"
@@ -96,6 +98,7 @@ const (
 	Release Verb = "release"
 	Detach  Verb = "detach"
 	Drop    Verb = "drop"
+	Settle  Verb = "settle"
 )
 
 // Outcome is how an operation ended.
@@ -119,29 +122,30 @@ type Event struct {
 	Op   int  `json:"op,omitempty"`
 	Kind Kind `json:"kind"`
 
-	Verb    Verb          `json:"verb,omitempty"`
-	Name    string        `json:"name,omitempty"`
-	Seat    int           `json:"seat,omitempty"`
-	Limit   int           `json:"limit,omitempty"`
-	Weight  int           `json:"weight,omitempty"`
-	TTL     time.Duration `json:"ttl,omitempty"`
-	Rate    int           `json:"rate,omitempty"` // with Per: the semaphore's rate
-	Per     time.Duration `json:"per,omitempty"`
-	Cost    int           `json:"cost,omitempty"`    // of the rate; 0: the weight
-	Tenant  string        `json:"tenant,omitempty"`  // for whom it is
-	MaxHold time.Duration `json:"maxhold,omitempty"` // of the lease; 0: none
-	Lasts   time.Duration `json:"lasts,omitempty"`
-	Lease   int           `json:"lease,omitempty"`
-	Outcome Outcome       `json:"outcome,omitempty"`
-	ID      string        `json:"id,omitempty"`
-	Token   int64         `json:"token,omitempty"`
-	Slot    int           `json:"slot,omitempty"`
-	Used    int           `json:"used,omitempty"`   // busy: permits out
-	Again   bool          `json:"again,omitempty"`  // ok: the request may have got a second id; busy: it was repeated, and its client closed before At
-	Handle  string        `json:"handle,omitempty"` // argument of an Adopt, result of a Detach
-	Until   Time          `json:"until,omitempty"`
-	Text    string        `json:"text,omitempty"`
-	Answers int           `json:"answers,omitempty"` // of a ping: how many the server has to give, one after the other
+	Verb   Verb          `json:"verb,omitempty"`
+	Name   string        `json:"name,omitempty"`
+	Seat   int           `json:"seat,omitempty"`
+	Limit  int           `json:"limit,omitempty"`
+	Weight int           `json:"weight,omitempty"`
+	TTL    time.Duration `json:"ttl,omitempty"`
+	// Rates are those that a request declares, Costs what it says that it costs, or what a Settle says
+	// that a lease has cost; both as the script writes them.
+	Rates   protocol.Rates `json:"rates,omitempty"`
+	Costs   protocol.Costs `json:"costs,omitempty"`
+	Tenant  string         `json:"tenant,omitempty"`  // for whom it is
+	MaxHold time.Duration  `json:"maxhold,omitempty"` // of the lease; 0: none
+	Lasts   time.Duration  `json:"lasts,omitempty"`
+	Lease   int            `json:"lease,omitempty"`
+	Outcome Outcome        `json:"outcome,omitempty"`
+	ID      string         `json:"id,omitempty"`
+	Token   int64          `json:"token,omitempty"`
+	Slot    int            `json:"slot,omitempty"`
+	Used    int            `json:"used,omitempty"`   // busy: permits out
+	Again   bool           `json:"again,omitempty"`  // ok: the request may have got a second id; busy: it was repeated, and its client closed before At
+	Handle  string         `json:"handle,omitempty"` // argument of an Adopt, result of a Detach
+	Until   Time           `json:"until,omitempty"`
+	Text    string         `json:"text,omitempty"`
+	Answers int            `json:"answers,omitempty"` // of a ping: how many the server has to give, one after the other
 
 	// The rest describes a fault.
 	Target int  `json:"target,omitempty"` // the process that was struck; 0: the server

@@ -57,9 +57,9 @@ func (v *Verdict) served(ops []*Op, run *Run, rules Rules) {
 		overdue := func(to history.Time) bool { return min(to, end).Sub(from) > bound }
 		late := false
 		for _, f := range run.Faults { // in the order of their beginnings, as events are
-			if touches(f, o) && settled(f) > o.Invoked {
+			if touches(f, o) && calmAfter(f) > o.Invoked {
 				late = late || overdue(f.At)
-				from = max(from, settled(f))
+				from = max(from, calmAfter(f))
 			}
 		}
 		if late = late || overdue(end); late {
@@ -69,13 +69,13 @@ func (v *Verdict) served(ops []*Op, run *Run, rules Rules) {
 	}
 }
 
-// settled returns when requests are judged again after a fault. A server that may have forgotten
+// calmAfter returns when requests are judged again after a fault. A server that may have forgotten
 // only one of a semaphore's two keys refuses all until what the other tells of has ended.
-func settled(f history.Event) history.Time {
+func calmAfter(f history.Event) history.Time {
 	if f.Breaks && !f.Surely && !f.Steps {
-		return f.Until.Add(protocol.Late + settle)
+		return f.Until.Add(protocol.Late + afterFault)
 	}
-	return f.Until.Add(settle)
+	return f.Until.Add(afterFault)
 }
 
 // slowest returns how long the slowest plain command of o's process took for each of its answers,
@@ -85,7 +85,7 @@ func (r *Run) slowest(o *Op, end history.Time) (took time.Duration) {
 	var spared []span
 	for _, f := range r.Faults {
 		if touches(f, o) {
-			spared = append(spared, span{f.At, settled(f)})
+			spared = append(spared, span{f.At, calmAfter(f)})
 		}
 	}
 	spared = join(spared)

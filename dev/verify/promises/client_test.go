@@ -119,7 +119,7 @@ func TestConnectingIsNoSlowMachine(t *testing.T) {
 // TestFaultIsNoSlowMachine: of a plain command that a fault held up, only that time counts in
 // which a request would be judged.
 func TestFaultIsNoSlowMachine(t *testing.T) {
-	const held = 3*lateness + settle
+	const held = 3*lateness + afterFault
 	const took = held + 2*lateness
 	bound := func(of time.Duration) history.Time { return history.Time((5*of + slackOfTests) / time.Millisecond) }
 	over := 30 + history.Time(held/time.Millisecond)
@@ -136,7 +136,7 @@ func TestFaultIsNoSlowMachine(t *testing.T) {
 		d := &diary{}
 		d.connected()
 		d.ping(20, 1, took)
-		d.fault(30, over-history.Time(settle/time.Millisecond), history.Event{Target: c.struck, Text: "x"})
+		d.fault(30, over-history.Time(afterFault/time.Millisecond), history.Event{Target: c.struck, Text: "x"})
 		d.fault(40, 50, history.Event{Target: c.struck, Text: "at the same time"})
 		d.release(d.lease("slow", 10, 0, 12, c.returned, 40_000, 0), "slow", c.returned+1, c.returned+2)
 		if v := d.verdict(50_000); slices.Contains(v.Promises(), "L6") == c.ok {
@@ -166,8 +166,8 @@ func TestSlowMachineWithoutAnAnswer(t *testing.T) {
 // TestSlowIsServed within a few answers, unless something else than its link was in the way.
 func TestSlowIsServed(t *testing.T) {
 	const bound = history.Time((5*lateness + slackOfTests) / time.Millisecond)
-	const settled = history.Time(settle / time.Millisecond)
-	const healed = history.Time(protocol.Late/time.Millisecond) + settled
+	const calm = history.Time(afterFault / time.Millisecond)
+	const healed = history.Time(protocol.Late/time.Millisecond) + calm
 	for what, c := range map[string]struct {
 		returned history.Time // 0: never
 		fault    history.Event
@@ -176,13 +176,13 @@ func TestSlowIsServed(t *testing.T) {
 		"in time":                {10 + bound, history.Event{}, true},
 		"too late":               {11 + bound, history.Event{}, false},
 		"never":                  {0, history.Event{}, false},
-		"something in the way":   {100 + settled + bound, history.Event{Target: 1, Text: "x"}, true},
-		"long after that":        {100 + settled + bound + 1, history.Event{Target: 1, Text: "x"}, false},
+		"something in the way":   {100 + calm + bound, history.Event{Target: 1, Text: "x"}, true},
+		"long after that":        {100 + calm + bound + 1, history.Event{Target: 1, Text: "x"}, false},
 		"healing":                {100 + healed + bound, history.Event{Breaks: true}, true},
 		"long after that, too":   {100 + healed + bound + 1, history.Event{Breaks: true}, false},
-		"all is forgotten":       {100 + settled + bound, history.Event{Breaks: true, Surely: true}, true},
-		"no need to heal":        {100 + settled + bound + 1, history.Event{Breaks: true, Surely: true}, false},
-		"a clock that steps":     {100 + settled + bound + 1, history.Event{Breaks: true, Steps: true}, false},
+		"all is forgotten":       {100 + calm + bound, history.Event{Breaks: true, Surely: true}, true},
+		"no need to heal":        {100 + calm + bound + 1, history.Event{Breaks: true, Surely: true}, false},
+		"a clock that steps":     {100 + calm + bound + 1, history.Event{Breaks: true, Steps: true}, false},
 		"something in another's": {11 + bound, history.Event{Target: 2, Text: "x"}, false},
 		"nobody's excuse":        {11 + bound, history.Event{Target: -1, Text: "x"}, false},
 		"killed":                 {0, history.Event{Target: 1, Text: Killed}, true},

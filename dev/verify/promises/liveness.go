@@ -8,9 +8,9 @@ import (
 	"github.com/berth-go/berth/dev/verify/history"
 )
 
-// settle is the time after a fault in which no bound is demanded: the delay before a
+// afterFault is the time after a fault in which no bound is demanded: the delay before a
 // retry grows to a second, and a call may take two.
-const settle = 4 * time.Second
+const afterFault = 4 * time.Second
 
 // span is a stretch of time.
 type span struct{ from, to history.Time }
@@ -20,7 +20,7 @@ func (s span) overlaps(from, to history.Time) bool { return s.from <= to && from
 // troubled reports whether a fault struck o's client, or all clients, between from
 // and to or shortly before.
 func (r *Run) troubled(o *Op, from, to history.Time) bool {
-	return r.struck(from.Add(-settle), to, func(f history.Event) bool { return touches(f, o) && f.Text != Killed })
+	return r.struck(from.Add(-afterFault), to, func(f history.Event) bool { return touches(f, o) && f.Text != Killed })
 }
 
 // unheard reports whether o may have had a grant of which its client did not learn. A
@@ -79,10 +79,10 @@ func (o *Op) waiting(r *Run) span {
 	return span{o.Queued, end}
 }
 
-// handOffs checks L1: if a waiter was in line for the whole time of a release, a
+// handOffs checks L1, or where requests have tenants T6: if a waiter was in line for the whole time of a release, a
 // grant was made during the release. This holds however slow the machine is, because
 // a token tells when the server made the grant.
-func (v *Verdict) handOffs(ops []*Op, run *Run, rules Rules) {
+func (v *Verdict) handOffs(promise string, ops []*Op, run *Run, rules Rules) {
 	tol := rules.Clock.Tolerance
 	handed := sorted(fresh(ops), granted)
 	var hidden []span // when a grant may have been made that is missing from the history
@@ -107,17 +107,17 @@ func (v *Verdict) handOffs(ops []*Op, run *Run, rules Rules) {
 		for _, w := range handed {
 			s := w.waiting(run)
 			if s.from != 0 && !w.Again && s.from < r.Invoked && s.to > during.to && !run.troubled(w, r.Invoked.Add(-w.TTL), r.Returned) {
-				v.add("L1", o.Name, r.Returned, []*Op{o, w}, "a permit was given back, and the first in line had none until %v later", s.to.Sub(r.Returned))
+				v.add(promise, o.Name, r.Returned, []*Op{o, w}, "a permit was given back, and the first in line had none until %v later", s.to.Sub(r.Returned))
 				break
 			}
 		}
 	}
 }
 
-// besideFree checks L2 and L3: no request waits while a permit is free. What a
+// besideFree checks L2 and L3, or where requests have tenants T6: no request waits while a permit is free. What a
 // crashed holder or waiter may have counts as taken for as long as it may have it: a
 // holder's TTL, a waiter's heartbeat TTL.
-func (v *Verdict) besideFree(ops []*Op, run *Run, rules Rules) {
+func (v *Verdict) besideFree(promise string, ops []*Op, run *Run, rules Rules) {
 	var waits []span
 	for _, w := range ops {
 		if s := w.waiting(run); s.from != 0 && s.to > s.from && !run.troubled(w, s.from.Add(-w.TTL), s.to) {
@@ -133,7 +133,7 @@ func (v *Verdict) besideFree(ops []*Op, run *Run, rules Rules) {
 		v.Free += f.to.Sub(f.from)
 		v.measure("somebody stood beside a free permit", sum)
 		if sum > rules.Slack {
-			v.add("L2", ops[0].Name, f.to, nil, "within %v in which a permit was free, somebody was in line for %v", f.to.Sub(f.from), sum)
+			v.add(promise, ops[0].Name, f.to, nil, "within %v in which a permit was free, somebody was in line for %v", f.to.Sub(f.from), sum)
 		}
 	}
 }

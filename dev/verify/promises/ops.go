@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/verify/history"
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // Op is one request for permits, and the lease that came of it.
@@ -24,6 +25,14 @@ type Op struct {
 	Dropped  history.Time // when its holder left it, because it had ended; Never
 	Released Call         // its release, or Detach; Invoked is Never when there was none
 	Given    string       // the handle with which it was given away; "" if it was not
+	Settled  []Settlement // what its holder has said that it cost, in the order in which it did
+}
+
+// Settlement is what a holder has said, once, that its lease has cost.
+type Settlement struct {
+	At      history.Time // before it said so
+	Costs   protocol.Costs
+	Refused bool // it was told that it cannot
 }
 
 // Call is a release, or a Detach.
@@ -153,6 +162,10 @@ func (o *Op) learn(e history.Event, clock Clock) {
 		if o.Held() {
 			o.Granted = clock.at(e.Token)
 		}
+	case e.Verb == history.Settle && e.Kind == history.Invoke:
+		o.Settled = append(o.Settled, Settlement{At: e.At, Costs: e.Costs})
+	case e.Verb == history.Settle:
+		o.Settled[len(o.Settled)-1].Refused = e.Outcome != history.OK
 	case e.Verb == history.Drop:
 		o.Dropped = e.At
 	case e.Kind == history.Invoke:

@@ -39,8 +39,9 @@ type Rules struct {
 	// happens to them.
 	Slow string
 	Late time.Duration
-	// Tenants is the name of a semaphore whose requests are for tenants.
-	Tenants string
+	// Tenants is the name of a semaphore whose requests are for tenants. Fair is another one, that is
+	// like Queue.
+	Tenants, Fair string
 	// Timed is the prefix of the names whose requests mostly wait for time to pass. No client has
 	// more than one user there, and none that asks has a network that fails.
 	Timed string
@@ -51,7 +52,7 @@ type Rules struct {
 
 // Violation is a broken promise.
 type Violation struct {
-	Promise string // S1 to S7, R1, R2, T1, T2, L1 to L7, or linearizability
+	Promise string // S1 to S7, R1, R1b, R2, R4, R5, T1 to T3, T6, L1 to L7, or linearizability
 	Name    string
 	Text    string
 	At      history.Time
@@ -73,13 +74,16 @@ type Verdict struct {
 	Histories  int           // and in how many histories
 	Skipped    int           // histories with too many unknown outcomes
 	Turns      int           // pairs of requests of one client judged by S4
-	Tenants    int           // pairs of requests judged by T1 and T2
+	Tenants    int           // pairs of requests judged by T1 and T3
+	Shares     int           // times in which two tenants wait, judged by T2
 	Served     int           // requests judged by L6
 	Healed     int           // semaphores that lacked one of their two keys at the end
 	Pauses     int           // pauses in which nothing may be granted
 	Timed      int           // requests, in line or refused, of which was judged when time let them in
-	Windows    int           // windows of a rate judged by R1
-	Fullest    float64       // and what the fullest had of what it may have
+	Windows    int           // windows of a rate judged by R1 and R4
+	Pours      int           // grants of a bucket judged by R1b
+	Fullest    float64       // what the fullest window, or the emptiest bucket, had of what it may have
+	Settled    int           // settlements
 	HandOffs   int           // releases judged by L1
 	Free       time.Duration // for how long a permit was surely free where L2 and L3 are judged
 	Measured   map[string]time.Duration
@@ -105,9 +109,10 @@ func Judge(run *Run, rules Rules) *Verdict {
 		v.tokens(name, ops, run, rules)
 		v.limits(name, ops, run, rules)
 		v.rates(name, ops, run, rules)
+		v.settlements(name, ops)
 		switch name {
 		case rules.Shared:
-		case rules.Tenants:
+		case rules.Tenants, rules.Fair:
 			v.tenants(name, ops, run, rules)
 		default:
 			v.order(name, ops, run)
@@ -130,18 +135,28 @@ func Judge(run *Run, rules Rules) *Verdict {
 			v.linear(name, ops, run)
 		}
 	}
+	v.liveness(names, run, rules)
+	slices.SortStableFunc(v.Violations, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
+	return v
+}
+
+// liveness judges bounds in time on the names where nothing else interferes.
+func (v *Verdict) liveness(names map[string][]*Op, run *Run, rules Rules) {
 	if queue := names[rules.Queue]; rules.Clock.Known && len(queue) > 0 {
-		v.handOffs(queue, run, rules)
-		v.besideFree(queue, run, rules)
+		v.handOffs("L1", queue, run, rules)
+		v.besideFree("L2", queue, run, rules)
 		v.crashes(queue, run)
 		v.heard("a grant was under way to its waiter", queue, run, rules)
+	}
+	if fair := names[rules.Fair]; rules.Clock.Known && len(fair) > 0 {
+		v.handOffs("T6", fair, run, rules)
+		v.besideFree("T6", fair, run, rules)
+		v.shares(fair, run)
 	}
 	v.served(names[rules.Slow], run, rules)
 	if rules.Clock.Known {
 		v.heard("a grant was under way to its waiter, with lost messages", names[rules.Deaf], run, rules)
 	}
-	slices.SortStableFunc(v.Violations, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
-	return v
 }
 
 func (v *Verdict) add(promise, name string, at history.Time, ops []*Op, format string, args ...any) {

@@ -1,7 +1,6 @@
 package promises
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -9,18 +8,25 @@ import (
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// rates checks R1: the costs of the grants within any window of the rate in force, that began
-// after it was declared, sum to at most that rate. Grants that nobody heard of are missing here,
-// so what is seen is less than what was granted. A window is one of the server's clock, which
-// tokens tell, unless it is stepped, or behind them; and a server that forgets its data forgets
-// what was spent.
+// rates checks R1, R1b and R4: what counts within any window of a rate in force, that began after it was
+// declared, is at most that rate when something is granted, and a bucket in force has what is granted.
+// Grants that nobody heard of are missing here, so what is seen is less than what was granted. A window
+// is one of the server's clock, which tokens tell, unless it is stepped, or behind them; and a server
+// that forgets its data forgets what was spent.
 func (v *Verdict) rates(name string, ops []*Op, run *Run, rules Rules) {
-	leases, reigns := fresh(ops), run.reigns(ops, rules.Clock.Tolerance)
-	leases = slices.DeleteFunc(leases, run.counted)
-	for _, period := range run.periods(leases, func(f history.Event) bool { return f.Breaks || f.Steps }) {
-		for _, x := range reigns {
-			under := slices.DeleteFunc(slices.Clone(period), func(o *Op) bool { return o.Granted < x.from || o.Granted > x.to })
-			v.windows(name, x.rate, sorted(under, func(o *Op) history.Time { return history.Time(o.Token) }))
+	leases := slices.DeleteFunc(fresh(ops), run.counted)
+	periods := run.periods(leases, func(f history.Event) bool { return f.Breaks || f.Steps })
+	for _, is := range declared(ops) {
+		for _, x := range reigns(run, ops, rules.Clock.Tolerance, func(set protocol.Rates) bool { return keeps(set, is) }) {
+			for _, period := range periods {
+				under := slices.DeleteFunc(slices.Clone(period), func(o *Op) bool { return !x.is || o.Granted < x.from || o.Granted > x.to })
+				under = sorted(under, func(o *Op) history.Time { return history.Time(o.Token) })
+				if is.Burst > 0 {
+					v.bucket(name, is, under, rules.Clock)
+				} else {
+					v.windows(name, is, under, rules.Clock)
+				}
+			}
 		}
 	}
 }
@@ -34,18 +40,37 @@ func (r *Run) counted(o *Op) bool {
 }
 
 // windows looks at each window that ends with a grant; leases are in the order of their tokens.
-func (v *Verdict) windows(name string, is rate, leases []*Op) {
-	first, sum := 0, 0
+func (v *Verdict) windows(name string, is protocol.Rate, leases []*Op, clock Clock) {
+	charges, first := make([]charge, len(leases)), 0
+	var before []charge // whose grants have left the window, but what they were settled for may be in it
 	for i, o := range leases {
-		sum += o.costs()
-		for since(leases[first], o) >= is.per {
-			sum -= leases[first].costs()
-			first++
+		charges[i] = o.charge(is.Unit)
+		for ; since(leases[first], o) >= is.Per; first++ {
+			if len(charges[first].says) > 1 {
+				before = append(before, charges[first])
+			}
 		}
+		sum, promise, ops := charges[i].says[0].n, "R1", []*Op{o}
+		from := o.Granted.Add(-is.Per)
+		before = slices.DeleteFunc(before, func(c charge) bool { return c.done < from })
+		count := func(all []charge, inside bool) {
+			for _, c := range all {
+				n := c.least(inside, from, o.Granted, clock)
+				sum += n
+				if n > 0 || inside {
+					ops = append(ops, c.Op)
+				}
+				if len(c.says) > 1 {
+					promise = "R4"
+				}
+			}
+		}
+		count(charges[first:i], true)
+		count(before, false)
 		v.Windows++
-		v.Fullest = max(v.Fullest, float64(sum)/float64(is.n))
-		if sum > is.n {
-			v.add("R1", name, o.Returned, leases[first:i+1], "grants within %v cost %d, the rate is %d in %v", since(leases[first], o), sum, is.n, is.per)
+		v.Fullest = max(v.Fullest, float64(sum)/float64(is.N))
+		if sum > is.N {
+			v.add(promise, name, o.Returned, ops, "grants within %v cost %d, the rate is %v", since(leases[first], o), sum, is)
 		}
 	}
 }
@@ -55,46 +80,63 @@ func since(first, o *Op) time.Duration {
 	return time.Duration(o.Token-first.Token) * time.Microsecond
 }
 
-// costs is what the request took of the rate.
-func (o *Op) costs() int { return cmp.Or(o.Cost, o.Weight) }
-
-// rate is what a request declares.
-type rate struct {
-	n   int
-	per time.Duration
-}
-
 // declared returns the rates that were declared, each once.
-func declared(ops []*Op) (all []rate) {
-	for _, o := range ops {
-		if is := (rate{o.Rate, o.Per}); is.n > 0 && !slices.Contains(all, is) {
-			all = append(all, is)
+func declared(ops []*Op) (all []protocol.Rate) {
+	for set := range sets(ops) {
+		for _, is := range set.All() {
+			if !slices.Contains(all, is) {
+				all = append(all, is)
+			}
 		}
 	}
 	return all
 }
 
-// reign is a time in which a rate was surely in force, whatever the order of what went on at once.
-type reign struct {
-	span
-	rate
+// sets returns the sets of rates that were declared.
+func sets(ops []*Op) map[protocol.Rates]bool {
+	all := map[protocol.Rates]bool{}
+	for _, o := range ops {
+		if o.Rates != "" {
+			all[o.Rates] = true
+		}
+	}
+	return all
 }
 
-// reigns returns them, in order. A rate that no other follows is in force from the beginning, on a
-// clock that may be unknown.
-func (r *Run) reigns(ops []*Op, tolerance time.Duration) (all []reign) {
-	switch rates := declared(ops); len(rates) {
-	case 0:
-		return nil
-	case 1:
-		return []reign{{span{0, history.Never}, rates[0]}}
+// keeps reports whether what is granted under a set is never more than what a rate allows.
+func keeps(set protocol.Rates, is protocol.Rate) bool {
+	return slices.ContainsFunc(set.All(), func(r protocol.Rate) bool {
+		less := is.Burst == 0 && r.N <= is.N && r == protocol.Rate{Unit: is.Unit, N: r.N, Per: is.Per}
+		return less || r == is
+	})
+}
+
+// reign is a time in which the set in force surely had some property, whatever the order of what went
+// on at once.
+type reign[K comparable] struct {
+	span
+	is K
+}
+
+// reigns returns them, in order. One that no other follows lasts from the beginning, on a clock that may
+// be unknown.
+func reigns[K comparable](r *Run, ops []*Op, tolerance time.Duration, property func(protocol.Rates) K) (all []reign[K]) {
+	kinds, different := map[protocol.Rates]K{}, map[K]bool{}
+	for set := range sets(ops) {
+		kinds[set] = property(set)
+		different[kinds[set]] = true
 	}
-	var declarations []reign // each was executed in its time
+	if len(different) == 1 {
+		for is := range different {
+			return []reign[K]{{span{0, history.Never}, is}}
+		}
+	}
+	var declarations []reign[K] // each was executed in its time
 	var edges []history.Time
 	for _, o := range ops {
-		if o.Rate > 0 {
+		if o.Rates != "" {
 			s := span{o.Invoked.Add(-tolerance), r.executed(o).Add(tolerance)}
-			declarations, edges = append(declarations, reign{s, rate{o.Rate, o.Per}}), append(edges, s.from, s.to)
+			declarations, edges = append(declarations, reign[K]{s, kinds[o.Rates]}), append(edges, s.from, s.to)
 		}
 	}
 	slices.Sort(edges)
@@ -106,18 +148,18 @@ func (r *Run) reigns(ops []*Op, tolerance time.Duration) (all []reign) {
 		is := inForce(declarations, at)
 		switch n := len(all); {
 		case len(is) != 1 || next <= at:
-		case n > 0 && all[n-1].to == at && all[n-1].rate == is[0]:
+		case n > 0 && all[n-1].to == at && all[n-1].is == is[0]:
 			all[n-1].to = next
 		default:
-			all = append(all, reign{span{at, next}, is[0]})
+			all = append(all, reign[K]{span{at, next}, is[0]})
 		}
 	}
 	return all
 }
 
-// inForce returns the rates that may be in force right after a time: that of any request which may
+// inForce returns what may be in force right after a time: that of any request which may
 // have been executed by then, unless another one surely was, later.
-func inForce(declarations []reign, at history.Time) (may []rate) {
+func inForce[K comparable](declarations []reign[K], at history.Time) (may []K) {
 	var replaced history.Time
 	for _, d := range declarations {
 		if d.to <= at {
@@ -125,8 +167,8 @@ func inForce(declarations []reign, at history.Time) (may []rate) {
 		}
 	}
 	for _, d := range declarations {
-		if d.from <= at && d.to >= replaced && !slices.Contains(may, d.rate) {
-			may = append(may, d.rate)
+		if d.from <= at && d.to >= replaced && !slices.Contains(may, d.is) {
+			may = append(may, d.is)
 		}
 	}
 	return may

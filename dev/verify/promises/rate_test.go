@@ -1,11 +1,13 @@
 package promises
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/berth-go/berth/dev/verify/history"
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // TestCostsWithinAWindow: no window has more than the rate, whose windows begin anew where the
@@ -35,7 +37,7 @@ func TestCostsWithinAWindow(t *testing.T) {
 		d := &diary{}
 		for _, g := range c.grants {
 			d.release(d.lease("rate", g.at, 0, g.at, g.at+1, g.at+300, 0), "rate", g.at+2, g.at+3)
-			d.limited(5, 100*time.Millisecond, g.cost)
+			d.limited(":5/100", g.cost)
 		}
 		if c.fault != (history.Event{}) {
 			d.fault(50, 60, c.fault)
@@ -51,18 +53,21 @@ func TestCostsWithinAWindow(t *testing.T) {
 func TestAdoptionCostsNothing(t *testing.T) {
 	d := &diary{}
 	d.detach(d.lease("rate", 10, 0, 11, 12, 300, 0), "rate", "h", 13, 14)
-	d.limited(1, 100*time.Millisecond, 1)
+	d.limited(":1/100", 1)
 	d.adopt("rate", "h", 15, 16, 17, 300, 0)
 	if v := d.verdict(stormEnd); len(v.Violations) > 0 || v.Windows != 1 || v.Fullest != 1 {
 		t.Errorf("%v, %d windows, %v", v.Violations, v.Windows, v.Fullest)
 	}
 }
 
-// limited gives what was written since it was called last a rate and a cost.
-func (d *diary) limited(rate int, per time.Duration, cost int) {
+// limited gives requests that were written since it was called last a rate and a cost; 0: none.
+func (d *diary) limited(rates protocol.Rates, cost int) {
 	for i := range d.events {
-		if e := &d.events[i]; e.Rate == 0 {
-			e.Rate, e.Per, e.Cost = rate, per, cost
+		if e := &d.events[i]; e.Rates == "" && e.Lease == 0 {
+			e.Rates = rates
+			if cost > 0 {
+				e.Costs = protocol.Costs(fmt.Sprint(":", cost))
+			}
 		}
 	}
 }

@@ -170,9 +170,9 @@ func (v *Verdict) toldSoon(name string, o *Op, f history.Event, run *Run, rules 
 	}
 	late := end.Sub(f.Until)
 	v.measure("a forgotten lease was believed in", late)
-	disturbed := run.struck(f.At.Add(-settle), end, func(x history.Event) bool { return x != f && (x.Target == 0 || x.Target == o.Proc) })
+	disturbed := run.struck(f.At.Add(-afterFault), end, func(x history.Event) bool { return x != f && (x.Target == 0 || x.Target == o.Proc) })
 	// If the server was away for longer, holders can be told only after its return.
-	if !disturbed && f.Until.Sub(f.At) < settle/40 && late > o.TTL/3+rules.Slack/4 {
+	if !disturbed && f.Until.Sub(f.At) < afterFault/40 && late > o.TTL/3+rules.Slack/4 {
 		v.add("S6", name, f.At, []*Op{o}, "its holder was told only %v after it was forgotten (%s)", late, f.Text)
 	}
 }

@@ -40,18 +40,67 @@ func TestTenants(t *testing.T) {
 			d.of("", 12, 60)
 			d.of("", 30, 50)
 		}, "T1"},
-		{"a few of another tenant pass the first of a line", func(d *diary) {
-			passes(d, manyTurns-1)
+		{"two of another tenant pass the first of a line", func(d *diary) {
+			passes(d, 2)
 			d.of("a", 12, 300)
 		}, ""},
-		{"many of another tenant pass the first of a line", func(d *diary) {
-			passes(d, manyTurns)
+		{"three of another tenant pass the first of a line", func(d *diary) {
+			passes(d, 3)
+			d.of("a", 12, 300)
+		}, "T3"},
+		{"as many as new lines before it have moved it back", func(d *diary) {
+			for i := range history.Time(4) {
+				d.of(string(rune('c'+i)), 8, 30+4*i)
+			}
+			passes(d, 4)
+			d.of("a", 12, 300)
+		}, ""},
+		{"more than that", func(d *diary) {
+			for i := range history.Time(4) {
+				d.of(string(rune('c'+i)), 8, 30+4*i)
+			}
+			passes(d, 5)
 			d.of("a", 12, 300)
 		}, "T3"},
 		{"many of another tenant pass the second of a line", func(d *diary) {
-			passes(d, manyTurns)
+			passes(d, 9)
 			d.of("a", 11, 40)
 			d.of("a", 12, 300)
 		}, ""},
+	})
+}
+
+// TestNewTenants: new ones come before one that waits, but not for ever.
+func TestNewTenants(t *testing.T) {
+	pass := func(n int) func(d *diary) {
+		return func(d *diary) {
+			for i := range history.Time(n) {
+				d.of(string(rune('b'+i)), 20+20*i, 30+20*i)
+			}
+			d.of("a", 12, 300)
+		}
+	}
+	judged(t, []story{{"a few", pass(4), ""}, {"too many", pass(5), "T6"}})
+}
+
+// TestShares: two tenants that both wait are granted as much, once each has been granted something.
+func TestShares(t *testing.T) {
+	// both is a queue of two tenants. Of the second, what is left is granted at the end.
+	both := func(turns ...string) func(d *diary) {
+		return func(d *diary) {
+			at := history.Time(5000)
+			for _, tenant := range turns {
+				at += 10
+				d.set(func(e *history.Event) { e.Name, e.Tenant = "tenants-fair", tenant }, func() {
+					d.release(d.lease("tenants-fair", 4990, 4991, at, at+1, at+300, 0), "tenants-fair", at+9, at+10)
+				})
+			}
+		}
+	}
+	judged(t, []story{
+		{"in turn", both("a", "b", "a", "b", "a", "b"), ""},
+		{"one has had nothing yet", both("a", "a", "a", "a", "a", "a", "a", "b", "a", "b"), ""},
+		{"one is a little ahead", both("a", "b", "a", "a", "a", "a", "b"), ""},
+		{"one is far ahead", both("a", "b", "a", "a", "a", "a", "a", "a", "b"), "T2"},
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/verify/history"
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // set changes what write writes: every request is of process 1 there, for one of one permit.
@@ -21,11 +22,11 @@ func (d *diary) set(change func(e *history.Event), write func()) {
 // roomy has a TTL and a limit that keep nobody waiting in these stories.
 func roomy(e *history.Event) { e.Limit, e.TTL = 10, 6*time.Second }
 
-// declares returns a change that gives requests a rate, and room otherwise.
-func declares(n int, per time.Duration) func(e *history.Event) {
+// declares returns a change that gives requests rates, and room otherwise.
+func declares(rates protocol.Rates) func(e *history.Event) {
 	return func(e *history.Event) {
 		roomy(e)
-		e.Rate, e.Per = n, per
+		e.Rates = rates
 	}
 }
 
@@ -56,7 +57,7 @@ func (d *diary) paused(name string, asked, told history.Time, lasts time.Duratio
 }
 
 // one and other are requests of two processes with the same rate.
-var one = declares(1, 300*time.Millisecond)
+var one = declares(":1/300")
 
 func other(e *history.Event) {
 	one(e)
@@ -124,10 +125,10 @@ func TestCostsAreOnTime(t *testing.T) {
 	const name = "time-rate.0"
 	judged(t, []story{
 		{"its cost fits only when two have left", func(d *diary) {
-			d.set(declares(3, 300*time.Millisecond), func() {
+			d.set(declares(":3/300"), func() {
 				d.brief(name, 4999, 0, 5000)
 				d.brief(name, 5200, 0, 5201)
-				d.set(func(e *history.Event) { e.Cost = 3 }, func() { d.brief(name, 5210, 5211, 5950) })
+				d.set(func(e *history.Event) { e.Costs = ":3" }, func() { d.brief(name, 5210, 5211, 5950) })
 			})
 		}, ""},
 	})
@@ -157,7 +158,7 @@ func TestTriesUnderARateAreOnTime(t *testing.T) {
 // TestChangedRatesAreOnTime: what was granted before counts for at most the new window.
 func TestChangedRatesAreOnTime(t *testing.T) {
 	const name = "time-rates.0"
-	long, short := declares(1, 3*time.Second), declares(1, 300*time.Millisecond)
+	long, short := declares(":1/3000"), declares(":1/300")
 	changed := func(granted history.Time) func(d *diary) {
 		return func(d *diary) {
 			d.set(long, func() { d.brief(name, 4999, 0, 5000) })
@@ -166,7 +167,7 @@ func TestChangedRatesAreOnTime(t *testing.T) {
 	}
 	judged(t, []story{
 		{"one new window after the change", changed(5405), ""},
-		{"half a second later", changed(5910), "R2"},
+		{"half a second later", changed(5910), "R5"},
 		{"both were declared at once", func(d *diary) {
 			changed(5910)(d)
 			d.set(long, func() { d.waits(name, 5095, 5102, 9000) })
@@ -179,55 +180,55 @@ func TestChangedRatesAreOnTime(t *testing.T) {
 			})
 		}, ""},
 		{"the smaller rate may be in force", func(d *diary) {
-			d.set(declares(2, 3*time.Second), func() { d.brief(name, 4990, 0, 4991) })
-			d.set(declares(1, 3*time.Second), func() { d.waits(name, 4992, 4993, 7900) })
-			d.set(declares(2, 3*time.Second), func() { d.brief(name, 4992, 4994, 7995) })
+			d.set(declares(":2/3000"), func() { d.brief(name, 4990, 0, 4991) })
+			d.set(declares(":1/3000"), func() { d.waits(name, 4992, 4993, 7900) })
+			d.set(declares(":2/3000"), func() { d.brief(name, 4992, 4994, 7995) })
 		}, ""},
 	})
 }
 
 // TestChangedRates: a rate holds in the windows that begin after it was declared.
 func TestChangedRates(t *testing.T) {
-	const name, per = "rate", 300 * time.Millisecond
+	const name = "rate"
 	changed := func(grants ...history.Time) func(d *diary) {
 		return func(d *diary) {
-			d.set(declares(2, per), func() {
+			d.set(declares(":2/300"), func() {
 				d.brief(name, 4999, 0, 5000)
 				d.brief(name, 5009, 0, 5010)
 			})
-			d.set(declares(1, per), func() { d.waits(name, 5020, 5021, 5022) })
+			d.set(declares(":1/300"), func() { d.waits(name, 5020, 5021, 5022) })
 			for _, at := range grants {
-				d.set(declares(1, per), func() { d.brief(name, at-1, 0, at) })
+				d.set(declares(":1/300"), func() { d.brief(name, at-1, 0, at) })
 			}
 		}
 	}
 	judged(t, []story{
 		{"less than before", changed(5350, 5651), ""},
 		{"as much as before", changed(5350, 5400), "R1"},
-		{"a window that began before the change", changed(5030), ""},
+		{"more than either in a window that began before the change", changed(5030), "R1"},
 		{"one that waits may have declared its rate again", func(d *diary) {
-			d.set(declares(2, per), func() { d.waits(name, 4990, 4991, 6000) })
+			d.set(declares(":2/300"), func() { d.waits(name, 4990, 4991, 6000) })
 			changed(5350, 5400)(d)
 			d.fault(5100, 5101, history.Event{Queues: true})
 		}, ""},
 		{"one that came after the end may have declared the other one", func(d *diary) {
 			const end = stormEnd
-			d.set(declares(1, per), func() {
+			d.set(declares(":1/300"), func() {
 				d.waits(name, end-1200, end-90, end+3) // so slow that a copy of it may come later
 				d.brief(name, end-200, end-199, end+100)
 				d.brief(name, end-200, end-198, end+110)
 				d.brief(name, end+999, 0, end+1000)
 			})
 			d.fault(end-1100, end-1000, history.Event{Text: "slow link", Proc: 1})
-			d.set(declares(2, per), func() { d.unanswered(name, end+1, end+50) })
+			d.set(declares(":2/300"), func() { d.unanswered(name, end+1, end+50) })
 		}, ""},
 		{"more than before", func(d *diary) {
-			d.set(declares(1, per), func() { d.brief(name, 4999, 0, 5000) })
-			d.set(declares(2, per), func() { d.brief(name, 5009, 0, 5010) })
+			d.set(declares(":1/300"), func() { d.brief(name, 4999, 0, 5000) })
+			d.set(declares(":2/300"), func() { d.brief(name, 5009, 0, 5010) })
 		}, ""},
 		{"more than either", func(d *diary) {
-			d.set(declares(1, per), func() { d.brief(name, 4999, 0, 5000) })
-			d.set(declares(2, per), func() {
+			d.set(declares(":1/300"), func() { d.brief(name, 4999, 0, 5000) })
+			d.set(declares(":2/300"), func() {
 				for at := history.Time(5400); at < 5440; at += 10 {
 					d.brief(name, at-1, 0, at)
 				}

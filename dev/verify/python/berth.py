@@ -216,12 +216,11 @@ class Client:
 
     # ---- requests ----
 
-    def acquire(self, name, limit, ttl, weight=1, wait=True, end=None, label='', keep=True, queued=lambda: None, rate=0, per=0, cost=0):
+    def acquire(self, name, limit, ttl, weight=1, wait=True, end=None, label='', keep=True, queued=lambda: None, rates='', costs=''):
         """Takes permits. Raises Busy, Gone (evicted), or a Failure; at the time "end" it gives up."""
         request = Request(self, name, limit, ttl, weight, wait, end, label, queued)
-        if rate or cost:
-            rates, costs = f':{rate}/{per}' if rate else '-', f':{cost}' if cost else '-'
-            request.head = f'B{rates} {costs} {request.head}'
+        if rates or costs:
+            request.head = f'B{rates or "-"} {costs or "-"} {request.head}'
         return request.run(keep)
 
     def adopt(self, handle, keep=True):

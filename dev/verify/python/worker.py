@@ -52,7 +52,7 @@ class User:
 
     def __init__(self, spec, seat, n, out, client, ended):
         self.spec, self.mode, self.name, self.limit, self.ttl = spec, seat['Mode'], seat['Name'], seat['Limit'], seat['TTL'] // MS
-        self.rate, self.per, self.tries = seat['Rate'], seat['Per'], seat['Tries']
+        self.rates, self.tries = seat['Rates'], seat['Tries']
         self.n, self.out, self.client, self.ended = n, out, client, ended
         self.rng = random.Random(f'{spec["Seed"]} {spec["Proc"]} {n}')
 
@@ -109,11 +109,12 @@ class User:
         name, chapter = self.name, {'linear': 1500, 'timed': 2400}.get(self.mode)
         if chapter:
             name += f'.{(time.monotonic_ns() - self.spec["Start"]) // (chapter * MS)}'
-        event = {'verb': verb, 'name': name, 'limit': self.limit, 'weight': weight, 'ttl': self.ttl * MS, 'rate': self.rate, 'per': self.per}
-        event['cost'] = self.rng.randint(0, self.rate // 2)
+        event = {'verb': verb, 'name': name, 'limit': self.limit, 'weight': weight, 'ttl': self.ttl * MS, 'rates': self.rates, 'costs': ''}
+        if self.rates and self.rng.randrange(2):        # one rate of calls
+            event['costs'] = f':{self.rng.randint(1, int(self.rates[1:].split("/")[0]) // 2)}'
         return self.request(event, lambda queued: self.client.acquire(
             name, self.limit, self.ttl, weight, verb == 'acquire', now() + most if most else None, keep=keep, queued=queued, label='python',
-            rate=self.rate, per=self.per // MS, cost=event['cost']))
+            rates=self.rates, costs=event['costs']))
 
     def adopt(self, keep=True):
         mine = pathlib.Path(self.spec['Handles'])
@@ -126,7 +127,7 @@ class User:
             return self.request(event, lambda queued: self.client.adopt(event['handle'], keep))
 
     def request(self, event, call):
-        event = {key: event[key] for key in ('verb', 'name', 'limit', 'weight', 'ttl', 'rate', 'per', 'cost', 'handle') if key in event}
+        event = {key: event[key] for key in ('verb', 'name', 'limit', 'weight', 'ttl', 'rates', 'costs', 'handle') if key in event}
         event.update(op=self.out.next(), seat=self.n)
         self.out.write(kind='invoke', **event)
         number = self.client.number

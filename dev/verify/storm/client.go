@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -35,9 +36,15 @@ func (s *storm) spawn() {
 	c := &client{proc: s.procs}
 	trier := changing
 	trier.Tries = true
-	faults, all := c.proc%2 == 0, slices.Concat(seats, timed, timed, []worker.Seat{trier, queue, queue, deaf, slow, shared, shared})
+	faults, all := c.proc%2 == 0, slices.Concat(seats, timed, timed, []worker.Seat{spending, trier, queue, queue, deaf, slow, shared, shared, fair, fair, fair, fresh})
 	if faults {
-		all = slices.Concat(seats, []worker.Seat{rough, rough, line, shared, shared})
+		all = slices.Concat(seats, []worker.Seat{spending, rough, rough, line, shared, shared})
+	}
+	python := s.Python != nil && c.proc%4 == 1
+	if python { // its clients have one rate of calls, and do not settle
+		all = slices.DeleteFunc(all, func(seat worker.Seat) bool {
+			return strings.Contains(string(seat.Rates), ",") || strings.Contains(string(seat.Rates), "+")
+		})
 	}
 	spec, err := json.Marshal(worker.Spec{
 		Socket: s.server.Socket(), Prefix: s.prefix, Proc: c.proc, Seed: s.Seed, Start: s.start, Seats: all,
@@ -48,7 +55,7 @@ func (s *storm) spawn() {
 	s.check(err)
 	defer log.Close()
 	cmd := exec.Command(cmp.Or(s.Program, os.Args[0]))
-	if s.Python != nil && c.proc%4 == 1 {
+	if python {
 		cmd = exec.Command(s.Python[0], s.Python[1:]...)
 	}
 	cmd.Env = append(os.Environ(), worker.Env+"="+string(spec), "GOMAXPROCS=2", "GOMEMLIMIT=128MiB")

@@ -38,31 +38,43 @@ var (
 	seats = []worker.Seat{
 		{Mode: worker.Linear, Name: "linear", Limit: 3, TTL: 3 * time.Second},
 		{Mode: worker.Mix, Name: "mix", Limit: 5, TTL: 1500 * time.Millisecond},
-		{Mode: worker.Brief, Name: "rate", Limit: 5, TTL: time.Second, Rate: 20, Per: 300 * time.Millisecond},
+		{Mode: worker.Brief, Name: "rate", Limit: 5, TTL: time.Second, Rates: ":20/300"},
 		{Mode: worker.Late, Name: "late", Limit: 1, TTL: 300 * time.Millisecond},
 		{Mode: worker.Late, Name: "later", Limit: 1, TTL: 300 * time.Millisecond},
 		{Mode: worker.Late, Name: "latest", Limit: 1, TTL: 600 * time.Millisecond},
 		{Mode: worker.Crowd, Name: "crowd", Limit: 2, TTL: time.Second},
+		spending,
+	}
+	// spending has a TTL that is shorter than its windows, so that crashes are seen in them.
+	spending = worker.Seat{
+		Mode: worker.Spend, Name: "spend", Limit: 8, TTL: 400 * time.Millisecond, Settles: true,
+		Rates: ":40/1000,api:20/500+15,tokens:60/1000", Then: ":40/1000,api:20/500+15,tokens:45/1000", Apart: true,
 	}
 	queue    = worker.Seat{Mode: worker.Queue, Name: "queue", Limit: 2, TTL: 1500 * time.Millisecond}
 	deaf     = worker.Seat{Mode: worker.Queue, Name: "deaf", Limit: 1, TTL: 1500 * time.Millisecond, Deaf: true}
 	line     = worker.Seat{Mode: worker.Line, Name: "line", Limit: 1, TTL: 6 * time.Second}
 	slow     = worker.Seat{Mode: worker.Brief, Name: "slow", Limit: 16, TTL: time.Second, Late: 400 * time.Millisecond}
+	fair     = worker.Seat{Mode: worker.Tenants, Name: "tenants-fair", Limit: 1, TTL: time.Second, Fair: true}
+	fresh    = worker.Seat{Mode: worker.Tenants, Name: "tenants-fair", Limit: 1, TTL: time.Second, Fair: true, New: true}
 	shared   = worker.Seat{Mode: worker.Tenants, Name: "tenants", Limit: 1, TTL: time.Second}
 	changing = worker.Seat{
-		Mode: worker.Timed, Name: "time-rates", Limit: 4, TTL: 6 * time.Second,
-		Rate: 8, Per: 3 * time.Second, ThenRate: 4, ThenPer: 300 * time.Millisecond,
+		Mode: worker.Timed, Name: "time-rates", Limit: 4, TTL: 6 * time.Second, Rates: ":8/3000", Then: ":4/300",
 	}
 	// timed are those on which requests mostly wait for time to pass, in several processes.
 	timed = []worker.Seat{
-		{Mode: worker.Timed, Name: "time-rate", Limit: 4, TTL: 6 * time.Second, Rate: 4, Per: 300 * time.Millisecond},
+		{Mode: worker.Timed, Name: "time-rate", Limit: 4, TTL: 6 * time.Second, Rates: ":4/300"},
 		changing,
+		{Mode: worker.Timed, Name: "time-bucket", Limit: 6, TTL: 6 * time.Second, Rates: "api:20/1000+8"},
+		{
+			Mode: worker.Timed, Name: "time-settle", Limit: 6, TTL: 6 * time.Second, Settles: true,
+			Rates: ":20/300,tokens:60/1500", Then: ":20/300,tokens:45/1500", Apart: true,
+		},
 		{Mode: worker.Timed, Name: "time-pause", Limit: 1, TTL: 6 * time.Second, Pauses: true},
 		{Mode: worker.Timed, Name: "time-hold", Limit: 1, TTL: 6 * time.Second, MaxHold: time.Second},
 	}
 	rough = worker.Seat{Mode: worker.Queue, Name: "rough", Limit: 2, TTL: 1500 * time.Millisecond}
 
-	allSeats = slices.Concat(seats, timed, []worker.Seat{queue, deaf, line, slow, shared, rough})
+	allSeats = slices.Concat(seats, timed, []worker.Seat{queue, deaf, line, slow, shared, fair, rough})
 )
 
 const (
@@ -128,7 +140,7 @@ func Run(t testing.TB, o Order) *Result {
 	clock.Known = s.shim == nil || !s.shim.stepped
 	run := promises.Assemble(s.events(), clock)
 	run.End = end
-	rules := promises.Rules{Clock: clock, Slack: slack, Queue: queue.Name, Deaf: deaf.Name, Shared: "crowd", Line: line.Name + ".", Timed: "time-", Slow: slow.Name, Late: slow.Late, Tenants: shared.Name}
+	rules := promises.Rules{Clock: clock, Slack: slack, Queue: queue.Name, Deaf: deaf.Name, Shared: "crowd", Line: line.Name + ".", Timed: "time-", Slow: slow.Name, Late: slow.Late, Tenants: shared.Name, Fair: fair.Name}
 	if o.Scenario.Keeps {
 		rules.Linear = "linear"
 	}
@@ -236,13 +248,13 @@ func (r *Result) Summary() string {
 		fmt.Fprintf(&b, "; %d hand-offs judged; a permit free for %v", r.HandOffs, r.Free.Round(time.Millisecond))
 	}
 	if r.Windows > 0 {
-		fmt.Fprintf(&b, "; %d windows of a rate judged, the fullest %.0f %% full", r.Windows, 100*r.Fullest)
+		fmt.Fprintf(&b, "; %d windows of a rate and %d grants of a bucket judged, the fullest %.0f %% full; %d settlements", r.Windows, r.Pours, 100*r.Fullest, r.Settled)
 	}
 	if r.Timed+r.Pauses > 0 {
 		fmt.Fprintf(&b, "; %d waits for time and %d pauses judged", r.Timed, r.Pauses)
 	}
 	if r.Tenants > 0 {
-		fmt.Fprintf(&b, "; %d pairs of tenants' requests judged", r.Tenants)
+		fmt.Fprintf(&b, "; %d pairs of tenants' requests and %d times in which two tenants wait judged", r.Tenants, r.Shares)
 	}
 	if r.Turns > 0 {
 		fmt.Fprintf(&b, "; %d turns within clients judged", r.Turns)

@@ -40,6 +40,12 @@ func (u *user) await(ctx context.Context) {
 			u.pauseAll(ctx)
 		}
 		h.hold(ctx, u.between(0, 30*time.Millisecond))
+		if u.spec.Settles {
+			h.spend(20)
+		}
+		if u.spec.Settles && u.one(4) { // nobody else's release makes up for it
+			h.hold(ctx, u.between(500*time.Millisecond, time.Second))
+		}
 		h.release()
 	}
 	pause(ctx, u.between(0, 30*time.Millisecond))
@@ -78,12 +84,4 @@ func (u *user) pauseAll(ctx context.Context) {
 	e.Until = history.Now()
 	e.Outcome, _, e.Text = outcome(err)
 	u.out.Write(e)
-}
-
-// rate is the one that the next request declares.
-func (u *user) rate() (int, time.Duration) {
-	if u.spec.ThenRate > 0 && history.Now().Sub(u.Start)/rateChanges%2 == 1 {
-		return u.spec.ThenRate, u.spec.ThenPer
-	}
-	return u.spec.Rate, u.spec.Per
 }

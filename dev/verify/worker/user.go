@@ -41,10 +41,11 @@ type user struct {
 	patience time.Duration // after which client repeats a request; 0: long
 	sole     bool          // no other user shares client
 	ids      int64         // number of ids that client has made, if sole
+	tenant   string        // for whom the next request is
 }
 
 func (u *user) run(ctx context.Context) {
-	manner := map[Mode]func(context.Context){Linear: u.linear, Late: u.late, Crowd: u.crowd, Queue: u.wait, Mix: u.wait, Line: u.stand, Brief: u.stop, Tenants: u.burst, Timed: u.await}[u.spec.Mode]
+	manner := map[Mode]func(context.Context){Linear: u.linear, Late: u.late, Crowd: u.crowd, Queue: u.wait, Mix: u.wait, Line: u.stand, Brief: u.stop, Tenants: u.burst, Spend: u.use, Timed: u.await}[u.spec.Mode]
 	for ctx.Err() == nil {
 		manner(ctx)
 	}
@@ -106,17 +107,6 @@ func (u *user) stop(ctx context.Context) {
 	pause(ctx, u.between(0, 100*time.Millisecond))
 }
 
-// A burst of tenants comes every burstEvery, and half of that time is without new requests.
-const burstEvery = 800 * time.Millisecond
-
-func (u *user) burst(ctx context.Context) {
-	into := history.Now().Sub(u.Start) % burstEvery
-	if into > burstEvery/2 {
-		pause(ctx, burstEvery-into)
-	}
-	u.visit(ctx, u.between(0, 10*time.Millisecond))
-}
-
 // name is that of the semaphore that the user uses now.
 func (u *user) name() string {
 	since := history.Now().Sub(u.Start)
@@ -132,21 +122,15 @@ func (u *user) name() string {
 	}
 }
 
-// tenant returns for whom the next request is: half of all are for one, a few are for nobody.
-func (u *user) tenant() string {
-	const tenants = 100
-	switch {
-	case u.one(2):
-		return "greedy"
-	case u.one(10):
-		return ""
-	}
-	return fmt.Sprint("t", 1+u.rng.IntN(tenants-1))
-}
+// patient is for how long most requests wait.
+const patient = 20 * time.Second
 
 // visit waits for a permit and holds it for d.
-func (u *user) visit(ctx context.Context, d time.Duration) {
-	wait, cancel := context.WithTimeout(ctx, 20*time.Second)
+func (u *user) visit(ctx context.Context, d time.Duration) { u.call(ctx, patient, d) }
+
+// call is a visit that gives up after some time.
+func (u *user) call(ctx context.Context, most, d time.Duration) {
+	wait, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	if h := u.ask(wait, history.Acquire, 1); h != nil {
 		h.hold(ctx, d)
@@ -192,21 +176,18 @@ func (u *user) wait(ctx context.Context) {
 // ask asks for permits. It returns nil if it got none.
 func (u *user) ask(ctx context.Context, verb history.Verb, weight int, opts ...berth.AcquireOption) *holding {
 	name := u.name()
-	rate, per := u.rate()
-	sem, err := u.client.Semaphore(name, u.spec.Limit, berth.TTL(u.spec.TTL), berth.Weight(weight), berth.Rate(rate, per), berth.MaxHold(u.spec.MaxHold))
+	rates := u.rates()
+	sem, err := u.client.Semaphore(name, u.spec.Limit, append(declare(rates), berth.TTL(u.spec.TTL), berth.Weight(weight), berth.MaxHold(u.spec.MaxHold))...)
 	must(err)
-	e := history.Event{Verb: verb, Name: name, Limit: u.spec.Limit, Weight: weight, TTL: u.spec.TTL, Rate: rate, Per: per, MaxHold: u.spec.MaxHold}
-	if u.spec.Rate > 0 && u.one(50) { // all hold still for a moment
+	e := history.Event{Verb: verb, Name: name, Limit: u.spec.Limit, Weight: weight, TTL: u.spec.TTL, Rates: rates, Costs: u.costs(), MaxHold: u.spec.MaxHold}
+	if rates != "" && u.one(50) { // all hold still for a moment
 		u.pauseAll(ctx)
 	}
-	if u.spec.Rate > 0 && u.one(2) { // else it costs its weight
-		e.Cost = 1 + u.rng.IntN(u.spec.Rate/2)
-		opts = append(opts, berth.Cost(e.Cost))
+	for _, c := range e.Costs.All() {
+		opts = append(opts, berth.Cost(c.N).Of(c.Unit))
 	}
-	if u.spec.Mode == Tenants {
-		if e.Tenant = u.tenant(); e.Tenant != "" {
-			opts = append(opts, berth.Tenant(e.Tenant))
-		}
+	if e.Tenant = u.tenant; e.Tenant != "" {
+		opts = append(opts, berth.Tenant(e.Tenant))
 	}
 	return u.request(ctx, e, func(e history.Event) (*berth.Lease, error) {
 		if verb == history.Try {
@@ -232,7 +213,7 @@ func (u *user) request(ctx context.Context, e history.Event, call func(e history
 	if err != nil {
 		e.Outcome, e.Used, e.Text = outcome(err)
 		if e.Outcome == history.Busy && u.sole && u.patience > 0 && history.Now().Sub(asked) >= u.patience {
-			e.Again, e.Outcome = true, u.settle()
+			e.Again, e.Outcome = true, u.surely()
 		}
 		u.out.Write(e)
 		if e.Outcome == history.Refused {
@@ -250,15 +231,15 @@ func (u *user) request(ctx context.Context, e history.Event, call func(e history
 	return h
 }
 
-// settle waits until the client has given back what a first copy of a request may have got
+// surely waits until the client has given back what a first copy of a request may have got
 // that was refused when it was repeated: the client does so by itself, but only Close tells
 // when it has. It returns what is known of the request then.
-func (u *user) settle() history.Outcome {
+func (u *user) surely() history.Outcome {
 	start := history.Now()
 	must(u.client.Close())
-	settled := history.Now().Sub(start) < gaveUp
+	sure := history.Now().Sub(start) < gaveUp
 	u.reopen()
-	if !settled {
+	if !sure {
 		return history.Unknown
 	}
 	return history.Busy

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/dev/verify/history"
 	"github.com/berth-go/berth/internal/child"
+	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
@@ -42,17 +43,24 @@ type Seat struct {
 	Name  string
 	Limit int
 	TTL   time.Duration
-	Rate  int // total cost granted per Per, at most; 0: no rate
-	Per   time.Duration
 	Deaf  bool          // half of the messages to it are lost, and nothing else fails
 	Late  time.Duration // everything from the server comes so late, and nothing else fails
 
+	// Its users declare Rates, or if there is Then, that instead every other time; where Apart is set,
+	// only every second process does.
+	Rates   protocol.Rates
+	Then    protocol.Rates
+	Apart   bool
+	Settles bool // they settle what their leases have cost
+
+	// Of the mode Tenants.
+	Fair bool // nobody gives up
+	New  bool // each of its requests is for a new tenant
+
 	// Of the mode Timed.
-	ThenRate int // the rate that is declared every other time; at least half of Rate
-	ThenPer  time.Duration
-	Tries    bool // its users do not wait: where all others do, they declare the rate
-	MaxHold  time.Duration
-	Pauses   bool // its users, and operators, pause it
+	Tries   bool // its users do not wait: where all others do, they declare the rate
+	MaxHold time.Duration
+	Pauses  bool // its users, and operators, pause it
 }
 
 // Mode is the manner in which a seat uses its semaphore.
@@ -77,9 +85,11 @@ const (
 	Line Mode = "line"
 	// Brief waits for one permit and gives it back at once.
 	Brief Mode = "brief"
-	// Tenants waits for one permit on behalf of one of a hundred tenants, of which one is greedy,
-	// or of none. All do so at the same times, and the queue is empty between them.
+	// Tenants waits for one permit on behalf of one of a hundred tenants, of which one is greedy, and
+	// one mostly gives up, or of none. All do so at the same times, and the queue is empty between them.
 	Tenants Mode = "tenants"
+	// Spend waits for permits of several rates, and mostly says later what they have really cost.
+	Spend Mode = "spend"
 	// Timed waits, briefly or not, for what mostly only time brings: room in the window of a rate,
 	// which changes; the end of a pause, begun by one who asks or holds, or by an operator; or that
 	// of a MaxHold whose holder hangs. It changes to another semaphore after a while, so that a
