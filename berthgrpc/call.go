@@ -76,6 +76,15 @@ func (l *limiter) take(c *Call) (*gate.Permit, error) {
 	return p, nil
 }
 
+// answered settles what the answer to a call tells of its cost, unless the call has failed, and
+// returns its error.
+func (l *limiter) answered(p *gate.Permit, answer *Call, err error) error {
+	if err == nil {
+		l.Answered(p, answer)
+	}
+	return explain(p, err)
+}
+
 // tell returns a function that tells of the loss of the call's lease.
 func (l *limiter) tell(p *gate.Permit, method string) func() {
 	return func() {

@@ -50,7 +50,9 @@ func (c *ClientLimit) Unary(ctx context.Context, method string, req, reply any, 
 	defer p.Release()
 	ctx, end := p.Bind(ctx, nil)
 	defer end()
-	return explain(p, next(ctx, method, req, reply, cc, opts...))
+	var header, trailer metadata.MD
+	err = next(ctx, method, req, reply, cc, append(slices.Clip(opts), grpc.Header(&header), grpc.Trailer(&trailer))...)
+	return l.answered(p, &Call{method, metadata.Join(header, trailer), reply, ctx}, err)
 }
 
 // Stream is a grpc.StreamClientInterceptor. It is as Unary, and the stream holds its permit until it
@@ -88,7 +90,7 @@ func (c *ClientLimit) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grp
 	}
 	began = true
 	context.AfterFunc(ctx, over)
-	return &clientStream{stream, p}, nil
+	return &clientStream{stream, p, func(m any, err error) error { return l.answered(p, &Call{method, nil, m, ctx}, err) }}, nil
 }
 
 // of returns the limiter; nil if c was not made.
@@ -109,7 +111,8 @@ func outgoing(ctx context.Context, method string, message any) *Call {
 type clientStream struct {
 	grpc.ClientStream
 
-	permit *gate.Permit
+	permit   *gate.Permit
+	answered func(message any, err error) error
 }
 
 // Header implements grpc.ClientStream.
@@ -122,4 +125,4 @@ func (s *clientStream) Header() (metadata.MD, error) {
 func (s *clientStream) SendMsg(m any) error { return explain(s.permit, s.ClientStream.SendMsg(m)) }
 
 // RecvMsg implements grpc.ClientStream.
-func (s *clientStream) RecvMsg(m any) error { return explain(s.permit, s.ClientStream.RecvMsg(m)) }
+func (s *clientStream) RecvMsg(m any) error { return s.answered(m, s.ClientStream.RecvMsg(m)) }

@@ -94,9 +94,7 @@ func dial(client *berth.Client, target string) (*grpc.ClientConn, error) {
 	costs := map[string]int{"/partner.API/Export": 10}
 	limit, err := berthgrpc.NewClientLimit(client, "partner-api", 5,
 		berthgrpc.Rate(600, time.Minute),
-		berthgrpc.PerCall(func(c *berthgrpc.Call) []berth.AcquireOption {
-			return []berth.AcquireOption{berth.Cost(max(costs[c.Method], 1))}
-		}))
+		berthgrpc.Cost(func(c *berthgrpc.Call) int { return max(costs[c.Method], 1) }))
 	if err != nil {
 		return nil, err
 	}

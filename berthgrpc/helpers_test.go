@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -39,13 +40,13 @@ type service struct {
 	duplex func(stream grpc.ServerStream) error
 }
 
-func (s *service) UnaryCall(ctx context.Context, _ *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+func (s *service) UnaryCall(ctx context.Context, req *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
 	if s.unary != nil {
 		if err := s.unary(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return &testpb.SimpleResponse{}, nil
+	return &testpb.SimpleResponse{Payload: &testpb.Payload{Body: make([]byte, req.GetResponseSize())}}, nil
 }
 
 func (s *service) StreamingOutputCall(_ *testpb.StreamingOutputCallRequest, stream grpc.ServerStreamingServer[testpb.StreamingOutputCallResponse]) error {
@@ -172,6 +173,23 @@ func (w *world) caller(n int, opts ...berthgrpc.Option) limits {
 		w.Fatal(err)
 	}
 	return limits{client: l}
+}
+
+// spent checks what is spent of a rate, by its unit.
+func (w *world) spent(name string, want map[string]int) {
+	w.Helper()
+	synctest.Wait()
+	st, err := w.store.Inspector().Show(w.Context(), name)
+	if err != nil {
+		w.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, r := range st.Rates {
+		got[r.Unit] = r.Spent
+	}
+	if !maps.Equal(got, want) {
+		w.Errorf("%s: spent are %v, want %v", name, got, want)
+	}
 }
 
 // call makes a unary call.

@@ -87,10 +87,7 @@ func TestCostIsByMethodMetadataAndMessage(t *testing.T) {
 		w.start(&service{}, w.server(berth.NoLimit, berthgrpc.Rate(1000, time.Minute), berthgrpc.PerCall(cost), berthgrpc.MaxWait(0)))
 		spent := func(want int) {
 			t.Helper()
-			in := w.store.Inspector()
-			if s, err := in.Show(w.Context(), "work"); err != nil || len(s.Rates) != 1 || s.Rates[0].Spent != want {
-				t.Fatalf("spent %+v, %v, want %d", s, err, want)
-			}
+			w.spent("work", map[string]int{"": want})
 		}
 		if err := w.call(w.Context()); err != nil {
 			t.Fatal(err)

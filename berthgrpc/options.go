@@ -1,6 +1,7 @@
 package berthgrpc
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -80,9 +81,64 @@ func And(name string, limit int, opts ...LimitOption) Option {
 }
 
 // Rate adds a rate to the limit, for each key: at most n calls, or costs of n, are let through in any
-// time of length per. PerCall can give berth.Cost. Where only the rate is to limit, the limit is
-// berth.NoLimit. Rate(n, per) is short for LeaseOptions(berth.Rate(n, per)).
-func Rate(n int, per time.Duration) LimitOption { return LeaseOptions(berth.Rate(n, per)) }
+// time of length per. Given several times, all of them hold: see berth.Rate. Where only rates
+// are to limit, the limit is berth.NoLimit. Rate(n, per) is short for LeaseOptions(berth.Rate(n, per)).
+func Rate(n int, per time.Duration) RateOption { return RateOption{berth.Rate(n, per)} }
+
+// RateOption is a [LimitOption] that adds a rate: see [Rate].
+type RateOption struct{ rate berth.RateOption }
+
+// Of returns the same rate for another unit than calls, such as "tokens": see [Cost].
+func (o RateOption) Of(unit string) RateOption { return RateOption{o.rate.Of(unit)} }
+
+// Burst returns the rate as a bucket, which holds b and is refilled at n in per.
+func (o RateOption) Burst(b int) RateOption { return RateOption{o.rate.Burst(b)} }
+
+func (o RateOption) apply(c *config) { o.set(&c.Rules[0]) }
+func (o RateOption) set(r *rule)     { LeaseOptions(o.rate).set(r) }
+
+// Cost adds a function that returns what a call costs of the limit's rates: of those that count calls,
+// or with [CostOption.Of] of those of another unit. Without it a call costs its weight. A call whose
+// cost is above a rate is refused. The cost can be corrected later: see [Settle] and [SettleBy].
+func Cost(f func(*Call) int) CostOption { return CostOption{f, ""} }
+
+// CostOption is a [LimitOption] that says what a call costs: see [Cost].
+type CostOption struct {
+	f    func(*Call) int
+	unit string
+}
+
+// Of returns the same cost in another unit than calls, such as "tokens".
+func (o CostOption) Of(unit string) CostOption { return CostOption{o.f, unit} }
+
+func (o CostOption) apply(c *config) { o.set(&c.Rules[0]) }
+func (o CostOption) set(r *rule)     { PerCall(gate.CostBy(o.f, o.unit)).set(r) }
+
+// Settle says what a call has really cost in a unit ("": calls), less or more than was asked for, of
+// each limit that has a rate of that unit: see berth.Lease.Settle. ctx is the context of the
+// call that a server handles, or of a stream that a client has begun. A client has no such context for
+// a unary call, whose permit is given back when it has ended: use SettleBy.
+//
+// It sends that in the background, and must be called before the handler returns, or the stream has
+// ended. The error is a *berth.InvalidError if ctx carries no permit, as when FailOpen has let the call
+// pass, or no limit has such a rate, or that of a lease which is over.
+func Settle(ctx context.Context, n int, unit string) error { return gate.Settle(ctx, n, unit) }
+
+// SettleBy settles what a call has cost in a unit by its answer: f returns the cost, and false if the
+// answer has none. f gets a Call with the answer's Message and Metadata in place of its own. That
+// is, of a unary call that has not failed, the response, and where a client has made the call its header
+// and trailer; and of a stream each message that goes to the client, without metadata: what was said
+// last counts. If a stream sends the client only one message, its permit there has been given back by
+// then, and nothing is settled. SettleBy can be given several times.
+func SettleBy(unit string, f func(answer *Call) (n int, ok bool)) LimitOption {
+	return limitOption(func(r *rule) { r.Settles = append(r.Settles, gate.SettleBy(unit, f)) })
+}
+
+// CostIn returns a function for [SettleBy] that reads what the call has cost from the first metadata
+// value of that name: a number, also with a fraction, which is rounded up.
+func CostIn(name string) func(answer *Call) (int, bool) {
+	return func(answer *Call) (int, bool) { return gate.CostIn(ByMetadata(name)(answer)) }
+}
 
 // Tenant says for whom a call waits, so that a tenant with many calls does not keep others waiting:
 // the lines of tenants take turns: see berth.Tenant. f returns the tenant's key; any string is
@@ -91,11 +147,11 @@ func Tenant(f func(*Call) string) LimitOption {
 	return limitOption(func(r *rule) { r.Tenant = f })
 }
 
-// PerCall sets a function that returns more options for a call's lease, such as berth.Cost or
-// berth.Weight, by its method, metadata or message. A call whose options are invalid, or that asks
+// PerCall adds a function that returns more options for a call's lease, such as berth.Weight or
+// berth.Label, by its method, metadata or message. A call whose options are invalid, or that asks
 // for more than the limit or the rate, is refused.
 func PerCall(f func(*Call) []berth.AcquireOption) LimitOption {
-	return limitOption(func(r *rule) { r.PerCall = f })
+	return limitOption(func(r *rule) { r.PerCall = append(r.PerCall, f) })
 }
 
 // LeaseOptions sets options for all leases, such as berth.TTL or berth.QueueLimit.

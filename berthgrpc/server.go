@@ -50,7 +50,7 @@ func (s *ServerLimit) Unary(ctx context.Context, req any, info *grpc.UnaryServer
 	ctx, end := p.Bind(ctx, l.tell(p, info.FullMethod))
 	defer end()
 	resp, err := next(ctx, req)
-	return resp, explain(p, err)
+	return resp, l.answered(p, &Call{info.FullMethod, nil, resp, ctx}, err)
 }
 
 // Stream is a grpc.StreamServerInterceptor. It is as Unary, and the stream holds its permit until
@@ -72,9 +72,6 @@ func (s *ServerLimit) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 		return err
 	}
 	defer p.Release()
-	if !p.Bound() {
-		return next(srv, ss)
-	}
 	tell, lost := l.tell(p, info.FullMethod), make(chan struct{})
 	ctx, end := p.Bind(ss.Context(), func() {
 		if p.Lost() != nil {
@@ -83,7 +80,7 @@ func (s *ServerLimit) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 		tell()
 	})
 	defer end()
-	err = next(srv, &serverStream{ss, ctx, p, lost})
+	err = next(srv, &serverStream{ss, ctx, p, func(m any) { l.Answered(p, &Call{info.FullMethod, nil, m, ctx}) }, lost})
 	if loss := p.Lost(); loss != nil {
 		return &lostCall{loss, err}
 	}
@@ -108,9 +105,10 @@ func incoming(ctx context.Context, method string, message any) *Call {
 type serverStream struct {
 	grpc.ServerStream
 
-	ctx    context.Context //nolint:containedctx // it is the stream's
-	permit *gate.Permit
-	lost   <-chan struct{} // closed when the lease is lost
+	ctx      context.Context //nolint:containedctx // it is the stream's
+	permit   *gate.Permit
+	answered func(message any)
+	lost     <-chan struct{} // closed when the lease is lost
 }
 
 // Context implements grpc.ServerStream.
@@ -118,6 +116,7 @@ func (s *serverStream) Context() context.Context { return s.ctx }
 
 // SendMsg implements grpc.ServerStream. It fails once the lease is lost.
 func (s *serverStream) SendMsg(m any) error {
+	s.answered(m)
 	return s.until(func() error { return s.ServerStream.SendMsg(m) })
 }
 

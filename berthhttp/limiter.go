@@ -15,8 +15,6 @@ type limiter struct {
 
 	pauses pauses
 	unread atomic.Bool // an answer was told of that says in no known form when to come back
-
-	unsettled atomic.Bool // an answer was told of whose cost cannot be settled
 }
 
 func newLimiter(client *berth.Client, cfg config) (*limiter, error) {

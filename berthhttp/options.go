@@ -69,7 +69,6 @@ type rule struct {
 
 	obey     time.Duration                      // Transport only; 0: an answer's Retry-After is not obeyed
 	comeBack func(*http.Response) time.Duration // with obey; nil: RetryAfter, of answers that mean it
-	settles  []settles                          // Transport only
 }
 
 // newConfig returns the defaults of a Transport or Handler, and its options.
@@ -107,13 +106,7 @@ func LeaseOptions(opts ...berth.Option) LimitOption {
 // berth.Weight, berth.HeadStart or berth.Label. A request whose options are invalid, or whose
 // weight is above the limit, is refused.
 func PerRequest(f func(*http.Request) []berth.AcquireOption) LimitOption {
-	return limitOption(func(r *rule) {
-		if before := r.PerCall; before != nil {
-			r.PerCall = func(req *http.Request) []berth.AcquireOption { return slices.Concat(before(req), f(req)) }
-			return
-		}
-		r.PerCall = f
-	})
+	return limitOption(func(r *rule) { r.PerCall = append(r.PerCall, f) })
 }
 
 // MaxWait bounds the time in the queue. With 0 requests do not wait; with a negative d
@@ -252,7 +245,7 @@ func (c config) onlyTransport() error {
 }
 
 func (c config) onlyHandler() error {
-	answers := slices.ContainsFunc(c.rules, func(r rule) bool { return r.obey != 0 || r.comeBack != nil || len(r.settles) > 0 })
+	answers := slices.ContainsFunc(c.rules, func(r rule) bool { return r.obey != 0 || r.comeBack != nil || len(r.Settles) > 0 })
 	if c.base != nil || c.callers || answers {
 		return &berth.InvalidError{What: "option", Reason: "Base, RecordCallers, ObeyRetryAfter, ObeyBy and SettleBy are for a Transport"}
 	}

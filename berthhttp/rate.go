@@ -2,11 +2,7 @@ package berthhttp
 
 import (
 	"context"
-	"errors"
-	"math"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -46,11 +42,7 @@ type CostOption struct {
 func (o CostOption) Of(unit string) CostOption { return CostOption{o.f, unit} }
 
 func (o CostOption) apply(c *config) { o.set(&c.rules[0]) }
-func (o CostOption) set(r *rule) {
-	PerRequest(func(req *http.Request) []berth.AcquireOption {
-		return []berth.AcquireOption{berth.Cost(o.f(req)).Of(o.unit)}
-	}).set(r)
-}
+func (o CostOption) set(r *rule)     { PerRequest(gate.CostBy(o.f, o.unit)).set(r) }
 
 // Settle says what a request has really cost in a unit ("": requests), less or more than was asked
 // for, of each limit that has a rate of that unit: see berth.Lease.Settle. ctx is the context of
@@ -69,40 +61,11 @@ func Settle(ctx context.Context, n int, unit string) error { return gate.Settle(
 // false if the answer has none. It must leave the body alone. CostIn reads a header. It can be
 // given several times, and is only for a Transport.
 func SettleBy(unit string, f func(resp *http.Response) (n int, ok bool)) LimitOption {
-	return limitOption(func(r *rule) { r.settles = append(r.settles, settles{unit, f}) })
-}
-
-// settles is how one unit of a limit is settled.
-type settles struct {
-	unit string
-	cost func(*http.Response) (int, bool)
+	return limitOption(func(r *rule) { r.Settles = append(r.Settles, gate.SettleBy(unit, f)) })
 }
 
 // CostIn returns a function for [SettleBy] that reads what the request has cost from a header of the
 // answer, such as X-Ms-Request-Charge: a number, also with a fraction, which is rounded up.
 func CostIn(header string) func(*http.Response) (int, bool) {
-	return func(resp *http.Response) (int, bool) {
-		n, err := strconv.ParseFloat(strings.TrimSpace(resp.Header.Get(header)), 64)
-		if err != nil || !(n >= 0 && n <= berth.MaxLimit) {
-			return 0, false
-		}
-		return int(math.Ceil(n)), true
-	}
-}
-
-// settle settles what the head of the answer tells.
-func (l *limiter) settle(p *gate.Permit, resp *http.Response) {
-	for i := range l.rules {
-		for _, s := range l.rules[i].settles {
-			n, ok := s.cost(resp)
-			if !ok {
-				continue
-			}
-			err := p.Settle(i, n, s.unit)
-			if errors.Is(err, berth.ErrInvalid) && l.unsettled.CompareAndSwap(false, true) {
-				l.Logger.Warn("berthhttp: what an answer says that the request has cost cannot be settled; further ones are not logged",
-					"limit", l.rules[i].Name, "unit", s.unit, "cost", n, "error", err)
-			}
-		}
-	}
+	return func(resp *http.Response) (int, bool) { return gate.CostIn(resp.Header.Get(header)) }
 }

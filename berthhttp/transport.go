@@ -106,7 +106,7 @@ func (t *Transport) send(p *gate.Permit, req *http.Request) (*http.Response, err
 	}
 	resp.Request = req.WithContext(p.Carry(req.Context()))
 	t.limiter.obey(req.Context(), p.Asks, resp)
-	t.limiter.settle(p, resp)
+	t.limiter.Answered(p, resp)
 	kept, err = h.keep(resp)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -46,6 +47,8 @@ type Gate[R any] struct {
 	holds  meter
 	outage outage
 	tally  tally // of Observe
+
+	unsettled atomic.Bool // the log tells of a cost that could not be settled
 
 	room room // for calls in ask, except those of a known outage
 }

@@ -14,8 +14,14 @@ type Rule[R any] struct {
 	Key     func(R) string // nil: one semaphore for all
 	Limits  func(key string) int
 	Lease   []berth.Option
-	PerCall func(R) []berth.AcquireOption
+	PerCall []func(R) []berth.AcquireOption
 	Tenant  func(R) string // nil: calls have no tenant
+	Settles []Settling
+}
+
+// CostBy returns a function for PerCall that says what a call costs in a unit.
+func CostBy[R any](f func(R) int, unit string) func(R) []berth.AcquireOption {
+	return func(call R) []berth.AcquireOption { return []berth.AcquireOption{berth.Cost(f(call)).Of(unit)} }
 }
 
 // ready checks the rule at a place among others, and adds the options that come before its own.
@@ -62,8 +68,8 @@ func (r *Rule[R]) ask(client *berth.Client, call R, tenant string) (Ask, error) 
 	if tenant != "" {
 		a.opts = append(a.opts, berth.Tenant(tenant))
 	}
-	if r.PerCall != nil {
-		a.opts = append(a.opts, r.PerCall(call)...)
+	for _, f := range r.PerCall {
+		a.opts = append(a.opts, f(call)...)
 	}
 	return a, nil
 }
