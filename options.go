@@ -243,10 +243,11 @@ func QueueLimit(n int) Option { return leaseOption(func(c *config) { c.queueLimi
 // Without a deadline it has no effect, nor in TryAcquire.
 //
 // Acquire first asks without waiting, and so learns the time; only then, in a second call, does it
-// take its place in the queue. Who waits in front is not counted. While it waits, it is refused as soon
-// as it learns, within a heartbeat interval, that it now waits in vain. Where no time is known, it
-// waits: for permits, and during a pause without an end. Room may come sooner for who still waits:
-// by a [Lease.Settle] for less, or an operator.
+// take its place in the queue. Who waits in front is not counted. While it waits it learns less: it is
+// refused, within a heartbeat interval, when a pause now ends after the deadline, or nothing comes back
+// before that of a rate that those in front have spent. Where no time is known, it waits: for permits,
+// and during a pause without an end. Room may come sooner for who still waits: by a [Lease.Settle] for
+// less, or an operator.
 func FailEarly() Option { return leaseOption(func(c *config) { c.failEarly = true }) }
 
 // WithoutRenewal leaves renewing, within the TTL, to [Lease.Renew].

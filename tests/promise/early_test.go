@@ -105,6 +105,31 @@ func TestFailEarlyKnowsPauses(t *testing.T) {
 	})
 }
 
+// In the queue a request learns what was spent by those in front of it, in other processes: it gives
+// its place up when nothing of that comes back before its deadline.
+func TestFailEarlyLearnsWhatOthersHaveSpent(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		rate := berth.Rate(2, time.Hour).Of("pages")
+		first := e.Hold(e.Peer().Sem(1, rate))
+		front := e.Queue(e.Peer().Sem(1, rate))
+		ctx, cancel := context.WithTimeout(e.Ctx, 10*time.Minute)
+		defer cancel()
+		r := e.QueueUntil(ctx, e.Peer().Sem(1, rate, berth.TTL(e.TTL), berth.FailEarly()))
+		behind := e.Queue(e.Peer().Sem(1, rate, berth.Cost(0).Of("pages")))
+		e.Pass(e.TTL)
+		r.Waits()
+		began := time.Now()
+		e.Release(first)
+		second := front.Granted()
+		if busy := failedEarly(e, r.Refused(berth.ErrBusy)); busy.Spent != 2 || busy.RetryAfter < 50*time.Minute || busy.RetryAfter > 61*time.Minute {
+			e.Errorf("it tells %+v", busy)
+		}
+		e.Within(began, 0, e.TTL/3, "refused")
+		e.Release(second)
+		e.Release(behind.Granted())
+	})
+}
+
 // What is told holds if nobody changes it: who still waits is granted when another process settles its
 // lease for less, or the rate is raised. A request that never waits, or has no deadline, is as without
 // the option.
