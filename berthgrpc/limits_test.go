@@ -119,6 +119,27 @@ func TestCostIsByMethodMetadataAndMessage(t *testing.T) {
 	})
 }
 
+// TestFailEarlyIsToldAtOnce: a call that a rate keeps out until after its caller's deadline, or MaxWait.
+func TestFailEarlyIsToldAtOnce(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"deadline": -1, "MaxWait": 10 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				w.start(&service{}, w.server(9, berthgrpc.Rate(1, time.Minute), berthgrpc.LeaseOptions(berth.FailEarly()), berthgrpc.MaxWait(wait)))
+				ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
+				defer cancel()
+				if err := w.call(ctx); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				if after := wantCode(t, w.call(ctx), codes.ResourceExhausted); after < time.Minute || after > time.Minute+time.Second || time.Since(began) != 0 {
+					t.Errorf("after %v it is to come back in %v", time.Since(began), after)
+				}
+				w.want("work", 0, 0)
+			})
+		})
+	}
+}
+
 func TestCallNeedsAPermitOfEachLimit(t *testing.T) {
 	bubble(t, func(w *world) {
 		g := make(gate)
