@@ -164,7 +164,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "line-mirrored", What: "each further request of a tenant stands before the last one, not behind it", Scenario: "clients", Caught: []string{"T1"},
-		Edits: []Edit{{script, "return l, l.number * STRETCH + l.pos - start", "return l, l.number * STRETCH + 3 * AMID - l.pos - start"}},
+		Edits: []Edit{{script, "return l, l.number * STRETCH + l.pos - math.min", "return l, l.number * STRETCH + 3 * AMID - l.pos - math.min"}},
 	},
 
 	// Pauses, and time that lets somebody in, in whatever process.
