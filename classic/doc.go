@@ -11,7 +11,7 @@
 //
 // They are here to share a limit with programs written from the chapter, and to
 // be compared with berth, not for new programs. berth has other keys and does not
-// share a limit with them: docs/chapter.md shows how to move a running program.
+// share a limit with them: README.md shows how to move a running program.
 //
 // Each has faults, which its type lists, the tests show and dev/lab measures. All
 // have these:

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
-// TestMoveFromClassicNeverExceedsTheLimit takes the steps of docs/chapter.md, while programs of
+// TestMoveFromClassicNeverExceedsTheLimit takes the steps of classic/README.md, while programs of
 // both kinds take whatever they get. The old semaphore is the one that keeps its limit.
 func TestMoveFromClassicNeverExceedsTheLimit(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {

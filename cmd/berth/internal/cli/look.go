@@ -248,16 +248,48 @@ func subject(e berthadmin.Audited) string {
 	return e.From + " → " + e.What
 }
 
+const doctorLong = `Check whether a Redis has what berth needs, and explain each finding and what to
+do. It only reads, except that it publishes to its own channel and writes to a
+test semaphore, which it removes; if it may not remove it, it writes nothing.
+
+What fails:
+  version      before 6.2, in a Cluster before 7.0; 32-bit
+  cluster      unserved slots; a Cluster's server used as if it were alone
+  rights       a right is missing
+  semaphore    acquire, renew, hand over or release
+  scripts      EVAL or EVALSHA
+  messages     none comes from itself: hand-offs take seconds
+  memory       it is full; allkeys-* with maxmemory
+  persistence  the disk cannot be written; data are being loaded
+  replication  it is a replica; too few for min-replicas-to-write
+  clock        it drifts by more than 1 % plus the round trip
+  latency      p99 over 2 s
+  keyspace     content that is foreign or of a newer berth; under volatile-*
+               keys in use that have a TTL
+
+What warns:
+  rights       one that only a feature needs; too slow to try them all
+  scripts      a proxy forgets them; busy-reply-threshold below 100 ms
+  memory       it is nearly full; allkeys-* without maxmemory
+  persistence  no append-only file; appendfsync no
+  replication  there are replicas: a failover can lose grants
+  latency      p99 over 250 ms; a median over 25 ms and ten times the fastest
+  keyspace     it takes over 6 s to search; a semaphore that lost one of its
+               keys and heals; TTLs as above without maxmemory
+and each check that needs a missing right.
+
+The clock is compared by twelve TIMEs in half a second, the latency is that of
+fifty PINGs in three, and the keyspace is that of the first 2,000 semaphores
+under the prefix. This machine's own store has fewer checks.
+
+Exits with 1 when something failed, with 69 when Redis cannot be examined: it
+does not answer, is not Redis, or refuses the login.`
+
 func (a *app) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check a Redis for what berth needs of it",
-		Long: `Check whether a Redis has what berth needs, and explain each finding and what to
-do: version, rights, scripts, messages, memory and eviction, persistence,
-replication, clock, latency, Cluster, and foreign content in berth's keys. It
-only reads, except for a test semaphore, which it removes.
-
-Exits with 1 when something failed, with 69 when Redis cannot be reached.`,
+		Long:  doctorLong,
 		Example: `  berth doctor
   berth doctor --json | jq '.findings[] | select(.status != "OK")'`,
 		GroupID: groupLook,

@@ -47,6 +47,12 @@ func (a *app) topCommand() *cobra.Command {
 and what happens. Looking changes nothing in Redis, and takes 2 % of its time at
 most: with very many semaphores the screen is updated less often.
 
+It finds up to 20,000 names by SCAN, for another 2 %: a new one within two
+seconds among 1,000 keys, plus 1.5 s for each 1,000 more, up to 30 s; a
+hand-off, an expiry or an eviction shows it at once. The busiest 1,000 have a
+history.
+Marked are leases and waiters that have expired, and damaged semaphores.
+
 Keys: ? lists them. enter shows the holders and the queue of a semaphore, e the
 events, / filters. p pauses and resumes, = pins, x evicts: each shows the
 command that does the same, and asks first.
