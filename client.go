@@ -14,8 +14,8 @@ import (
 	"github.com/berth-go/berth/internal/session"
 )
 
-// Client gives a process access to the semaphores on one Redis, with one subscription (in a
-// Cluster, one for each node). Make one and share it: it is safe for concurrent use.
+// Client gives a process access to the semaphores on one Redis, with one subscription (one for each
+// node of a Cluster). Make one and share it among goroutines.
 type Client struct {
 	session *session.Session
 	rdb     redis.UniversalClient
@@ -28,8 +28,8 @@ type Client struct {
 	twoLevels atomic.Bool // a semaphore with two levels was logged
 }
 
-// New returns a Client on rdb, a *redis.Client or *redis.ClusterClient, which berth neither closes
-// nor reconfigures. It sends nothing; the only error is an *InvalidError.
+// New returns a Client on rdb, a *redis.Client or *redis.ClusterClient, which stays the caller's:
+// berth never closes or reconfigures it. It sends nothing.
 func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 	if err := invalid("client", rules.Client(rdb)); err != nil {
 		return nil, err
@@ -83,8 +83,8 @@ func (c *Client) made() error {
 const lastEvents = time.Second
 
 // Close releases every lease, cancels every waiting request, and stops renewals. It always returns
-// nil, within 8 seconds, one of which is for Lost hooks and log records; what could not be released
-// expires. Contexts of leases end with cause [ErrClosed], and later calls fail with it.
+// nil, within 8 seconds, one of which is for hooks and log records; what was not released expires.
+// Contexts of leases end with cause [ErrClosed], and later calls fail with it.
 func (c *Client) Close() error {
 	if c.made() == nil { // there is nothing to close otherwise
 		c.session.Close()
@@ -94,8 +94,8 @@ func (c *Client) Close() error {
 }
 
 // Semaphore returns the semaphore called name, 1 to [MaxName] bytes of UTF-8 without control
-// characters and braces. opts are the defaults for its leases. It sends nothing, and the only error
-// is an [*InvalidError].
+// characters and braces. opts are the defaults for its leases. It sends nothing; the only error is
+// an [*InvalidError].
 //
 // Every acquire declares the limit, and the last declaration is in force, unless an operator has
 // pinned one. 0 declares none: the limit in force applies; for a semaphore not in use 1, and with a

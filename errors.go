@@ -11,22 +11,20 @@ import (
 // Errors for errors.Is; some have a type for errors.As. Those of contexts are wrapped, as in
 // errors.Is(err, context.DeadlineExceeded).
 var (
-	ErrBusy        = errors.New("berth: semaphore is busy") // TryAcquire found no room, or a queue, or FailEarly refused to wait; nothing was taken
-	ErrQueueFull   = errors.New("berth: queue is full")     // the queue has QueueLimit waiters; nothing was taken
-	ErrTooHeavy    = errors.New("berth: weight is above the limit, or cost above the rate")
-	ErrLost        = errors.New("berth: lease is lost")          // it is over, or can no longer be relied on
-	ErrEvicted     = errors.New("berth: evicted by an operator") // the lease, or the place in the queue
-	ErrReleased    = errors.New("berth: lease was already given back")
-	ErrDetached    = fmt.Errorf("%w by Detach", ErrReleased)
-	ErrClosed      = errors.New("berth: client is closed")
-	ErrInvalid     = errors.New("berth: invalid argument")     // nothing was sent
-	ErrHandle      = errors.New("berth: not a lease handle")   // of this version and prefix; nothing was sent
-	ErrUnreachable = errors.New("berth: redis is unreachable") // no answer in time; what may have been done is undone, or expires
-	ErrRefused     = errors.New("berth: redis refused")        // nothing was changed
-	// Too few replicas confirmed the grant, which was given back, or a renewal.
-	ErrNotReplicated = errors.New("berth: too few replicas have it")
-	// A key was lost, or its content is foreign or of a newer berth; nothing was changed.
-	ErrCorrupt = errors.New("berth: stored state is not berth's")
+	ErrBusy          = errors.New("berth: semaphore is busy") // refused by TryAcquire or FailEarly; nothing was taken
+	ErrQueueFull     = errors.New("berth: queue is full")     // the queue has QueueLimit waiters; nothing was taken
+	ErrTooHeavy      = errors.New("berth: weight is above the limit, or cost above the rate")
+	ErrLost          = errors.New("berth: lease is lost")          // it is over, or can no longer be relied on
+	ErrEvicted       = errors.New("berth: evicted by an operator") // the lease, or the place in the queue
+	ErrReleased      = errors.New("berth: lease was already given back")
+	ErrDetached      = fmt.Errorf("%w by Detach", ErrReleased)
+	ErrClosed        = errors.New("berth: client is closed")
+	ErrInvalid       = errors.New("berth: invalid argument")            // nothing was sent
+	ErrHandle        = errors.New("berth: not a lease handle")          // of this version and prefix; nothing was sent
+	ErrUnreachable   = errors.New("berth: redis is unreachable")        // no answer in time; what may have been done is undone, or expires
+	ErrRefused       = errors.New("berth: redis refused")               // nothing was changed
+	ErrCorrupt       = errors.New("berth: stored state is not berth's") // a key was lost, or its content is foreign or newer; nothing was changed
+	ErrNotReplicated = errors.New("berth: too few replicas have it")    // the grant, which was given back, or a renewal
 )
 
 // Status is the state of a semaphore that a request has found.
@@ -73,12 +71,11 @@ func (s *Status) spent() string {
 	return protocol.Budget{Rate: protocol.Rate{Unit: s.Unit, N: s.Rate, Per: s.Window, Burst: s.Burst}, Spent: s.Spent}.String()
 }
 
-// BusyError has the reason why TryAcquire found no room, the state of a full queue, or the reason why
-// a request would have waited in vain. It is [ErrBusy] or [ErrQueueFull].
+// BusyError has what a refused request found. It is [ErrBusy] or [ErrQueueFull].
 type BusyError struct {
 	Status
 	Name        string
-	NextExpiry  time.Duration // until the next lease or waiter expires unless renewed, at the earliest; 0 when there is none, or unknown
+	NextExpiry  time.Duration // until the next lease or waiter expires unless renewed; 0: none, or unknown
 	QueueFull   bool          // refused by QueueLimit, not by TryAcquire
 	FailedEarly bool          // refused by FailEarly: RetryAfter ends after the deadline
 }

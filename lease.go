@@ -214,13 +214,13 @@ func (l *Lease) Settle(n int, unit string) error {
 }
 
 // Release gives the permits back; the next waiter is granted them in the same step. The lease is
-// then over for its holder in every case. Release returns within 5 seconds, whatever Redis does,
-// and takes no context, because an ended context must not keep a permit.
+// then over in every case. Release returns within 5 seconds, whatever Redis does, and takes no
+// context, because an ended one must not keep permits.
 //
 // It returns nil when the lease was held until now, a [*LostError] when it was lost, [ErrReleased]
 // or [ErrClosed] when it was over before, and [ErrUnreachable], [ErrRefused] or [ErrCorrupt] when
-// Redis did not do it. Then berth retries in the background, unless that is useless (a right is
-// missing), and the lease expires after its TTL.
+// Redis did not do it. Then berth retries in the background, unless that is useless, and the lease
+// expires.
 func (l *Lease) Release() error {
 	if l.none() {
 		return ErrReleased

@@ -144,7 +144,7 @@ func (l Leases) Settle(n int, unit string) error {
 	return err
 }
 
-// Valid reports whether there are any, and all can be relied on now.
+// Valid reports whether all can be relied on now; false if there are none.
 func (l Leases) Valid() bool {
 	held := l.held()
 	return len(held) > 0 && !slices.ContainsFunc(held, func(lease *Lease) bool { return !lease.Valid() })

@@ -54,7 +54,7 @@ func Prefix(prefix string) ClientOption {
 }
 
 // Logger sets the log for what berth can report to no caller, such as a failed renewal; by default
-// slog.Default(). Its handler may block (1,000 records wait).
+// slog.Default(). Its handler may block.
 func Logger(l *slog.Logger) ClientOption {
 	return func(c *clientConfig) { c.logger = l }
 }
@@ -217,37 +217,33 @@ func Share(n int) Option { return leaseOption(func(c *config) { c.share = n }) }
 
 // Level sets the semaphore's place in [AcquireAll], 0, the default, to 1000: lower levels are
 // acquired first. Give narrow limits, such as a tenant's, a lower level than wide ones, and a name
-// the same level in all programs: callers with different orders can deadlock. berth warns of it.
+// one level in all programs, or they can deadlock; berth warns of it.
 func Level(n int) Option { return leaseOption(func(c *config) { c.level = n }) }
 
 // Label sets a text that operators see with the lease, such as a job's name, at most MaxLabel bytes
 // of UTF-8; the default is the program's name.
 func Label(s string) Option { return leaseOption(func(c *config) { c.label = s }) }
 
-// HeadStart queues the request as if it had been made d earlier, at most MaxTTL; the default is 0.
-// Within its tenant's line it stays behind requests made more than d earlier, so it starves none.
+// HeadStart queues the request as if it had been made d earlier: 0, the default, to MaxTTL. Of its
+// tenant's requests those made earlier than that stay ahead, so it starves none.
 func HeadStart(d time.Duration) AcquireOption {
 	return requestOption(func(c *config) { c.headStart = d })
 }
 
-// MaxHold bounds how long the lease can be kept by renewal, [MinTTL] to [MaxTTL]: a holder that
-// hangs loses it then. The default is 0, no bound.
+// MaxHold bounds how long renewal can keep the lease, [MinTTL] to [MaxTTL]; by default there is no
+// bound (0).
 func MaxHold(d time.Duration) Option { return leaseOption(func(c *config) { c.maxHold = d }) }
 
-// QueueLimit refuses to wait ([ErrQueueFull]) when n others do: 0 never waits; by default the queue
-// has no bound.
+// QueueLimit refuses to wait ([ErrQueueFull]) when n others do; 0 never waits. By default there is
+// no bound.
 func QueueLimit(n int) Option { return leaseOption(func(c *config) { c.queueLimit = n }) }
 
-// FailEarly refuses a request at once ([ErrBusy], a [*BusyError] with RetryAfter) if a [Rate], or a
-// pause that ends, keeps it out until after its context's deadline. So it holds up nobody behind it.
-// Without a deadline it has no effect, nor in TryAcquire.
-//
-// Acquire first asks without waiting, and so learns the time; only then, in a second call, does it
-// take its place in the queue. Who waits in front is not counted. While it waits it learns less: it is
-// refused, within a heartbeat interval, when a pause now ends after the deadline, or nothing comes back
-// before that of a rate that those in front have spent. Where no time is known, it waits: for permits,
-// and during a pause without an end. Room may come sooner for who still waits: by a [Lease.Settle] for
-// less, or an operator.
+// FailEarly refuses a request at once ([ErrBusy], a [*BusyError]) if a [Rate], or a pause that
+// ends, keeps it out until after its context's deadline, so that it holds up nobody behind it.
+// While it waits, which takes a second call, it is refused within a heartbeat interval when a pause
+// now ends after the deadline, or nothing comes back before that of a rate that those in front have
+// spent. Where no time is known, it waits: for permits, and in a pause without an end. A
+// [Lease.Settle] for less may make room sooner.
 func FailEarly() Option { return leaseOption(func(c *config) { c.failEarly = true }) }
 
 // WithoutRenewal leaves renewing, within the TTL, to [Lease.Renew].
@@ -257,7 +253,7 @@ func WithoutRenewal() Option { return renewalOption(func(c *config) { c.noRenewa
 // default is 0. A grant that too few confirm within half a second is given back
 // ([*NotReplicatedError]); such a renewal leaves the trust deadline as it was. A failover that
 // forgets the lease becomes less likely, but only fencing closes that gap. Each grant costs two
-// more round trips, while the process's other requests to the semaphore wait.
+// more round trips.
 func MinReplicas(n int) Option { return renewalOption(func(c *config) { c.replicas = n }) }
 
 // OnQueued adds a function that is called, in the goroutine of Acquire, when the request starts to

@@ -50,8 +50,8 @@ func (s *Semaphore) Limit() int {
 	return s.limit
 }
 
-// With returns the same semaphore with other defaults. It sends nothing. The only error is an
-// *InvalidError.
+// With returns the same semaphore with other defaults. It sends nothing; the only error is an
+// InvalidError.
 func (s *Semaphore) With(opts ...Option) (*Semaphore, error) {
 	if err := s.made(); err != nil {
 		return nil, err
@@ -68,9 +68,10 @@ func (s *Semaphore) With(opts ...Option) (*Semaphore, error) {
 // permit that becomes free is granted to the head of the queue in the same step.
 //
 // On failure the caller holds nothing; a grant that Acquire could not learn of is given back in the
-// background. To errors.Is the error is ctx's (a [*WaitError]), [ErrQueueFull], [ErrTooHeavy],
-// [ErrEvicted], [ErrInvalid], [ErrClosed], [ErrLost] (before Acquire could return the lease), or,
-// because of Redis, [ErrUnreachable], [ErrRefused], [ErrCorrupt] or [ErrNotReplicated]. With [FailEarly] it can be [ErrBusy].
+// background. To errors.Is the error is ctx's (a [*WaitError]), [ErrBusy] (by [FailEarly]),
+// [ErrQueueFull], [ErrTooHeavy], [ErrEvicted], [ErrInvalid], [ErrClosed], [ErrLost] (before Acquire
+// returned), or, because of Redis, [ErrUnreachable], [ErrRefused], [ErrCorrupt] or
+// [ErrNotReplicated].
 //
 // Acquire returns when ctx ends, whatever Redis does. Until the request is in the queue, it gives
 // up when Redis has been silent, or has refused, for 5 seconds, or when go-redis stops dialling
@@ -138,8 +139,8 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []AcquireOption
 // shortened.
 //
 // d is in whole milliseconds, from [MinTTL] to [MaxTTL]. Cooldown returns within 5 seconds, or when
-// ctx ends, and can be repeated. After [ErrUnreachable] and ctx's error the semaphore may have been
-// paused, or may be within the next 10 seconds; after any other error nothing has changed.
+// ctx ends. After [ErrUnreachable] and ctx's error it may have paused, or may within 10 seconds;
+// after any other error nothing has changed.
 func (s *Semaphore) Cooldown(ctx context.Context, d time.Duration) error {
 	if err := s.made(); err != nil {
 		return err
