@@ -15,7 +15,7 @@ import (
 )
 
 // Client gives a process access to the semaphores on one Redis, with one subscription (one for each
-// node of a Cluster). Make one and share it among goroutines.
+// node of a Cluster). Share it among goroutines.
 type Client struct {
 	session *session.Session
 	rdb     redis.UniversalClient

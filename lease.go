@@ -135,7 +135,7 @@ func (l *Lease) itself() *Lease {
 	return l
 }
 
-// ID returns the lease's id, as the CLI and berthadmin show it.
+// ID returns the lease's id, as operators see it.
 func (l *Lease) ID() string { return l.itself().id }
 
 // Slot returns the lowest number, from 0, that no other lease had at the grant, and none has while

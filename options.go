@@ -230,8 +230,8 @@ func HeadStart(d time.Duration) AcquireOption {
 	return requestOption(func(c *config) { c.headStart = d })
 }
 
-// MaxHold bounds how long renewal can keep the lease, [MinTTL] to [MaxTTL]; by default there is no
-// bound (0).
+// MaxHold bounds how long renewal can keep the lease, [MinTTL] to [MaxTTL]; by default no bound
+// (0).
 func MaxHold(d time.Duration) Option { return leaseOption(func(c *config) { c.maxHold = d }) }
 
 // QueueLimit refuses to wait ([ErrQueueFull]) when n others do; 0 never waits. By default there is
