@@ -104,6 +104,7 @@ func (a *app) addCompletion(root *cobra.Command) {
 	complete(find(root, "run"), "on-lost", oneOf("kill", "warn"))
 	evict := find(root, "evict")
 	complete(evict, "label", a.completeEvictees(func(v *evictee) string { return v.Label }))
+	complete(evict, "tenant", a.completeEvictees(func(v *evictee) string { return v.Tenant }))
 	complete(evict, "host", a.completeEvictees(func(v *evictee) string { return v.Host }))
 	complete(evict, "pid", a.completeEvictees(func(v *evictee) string { return strconv.Itoa(v.PID) }))
 }
@@ -184,7 +185,7 @@ func programs(prefix string) (words []string) {
 // names alone.
 func (a *app) completeEvict(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	f := cmd.Flags()
-	if len(args) == 0 || f.Changed("label") || f.Changed("host") || f.Changed("pid") {
+	if len(args) == 0 || slices.ContainsFunc([]string{"label", "tenant", "host", "pid"}, f.Changed) {
 		return a.completeNames(-1, everyOne)(cmd, args, toComplete)
 	}
 	return a.completeEvictees(func(v *evictee) string {

@@ -20,13 +20,15 @@ import (
 
 // eviction has the flags of "berth evict".
 type eviction struct {
-	label, host string
-	pid         int
-	force       bool
+	label, tenant, host string
+	pid                 int
+	force               bool
 }
 
 // selects reports whether leases are chosen by flags, not by ids.
-func (e *eviction) selects() bool { return e.label != "" || e.host != "" || e.pid != 0 }
+func (e *eviction) selects() bool {
+	return e.label != "" || e.tenant != "" || e.host != "" || e.pid != 0
+}
 
 // check refuses a process that nobody is.
 func (e *eviction) check(cmd *cobra.Command) error {
@@ -54,15 +56,16 @@ func (a *app) evictCommand() *cobra.Command {
 		Use:   "evict NAME LEASE... | evict [flags] NAME...",
 		Short: "Evict holders and waiters",
 		Long: `Evict holders from their permits, and waiters from the queue: those with the
-given ids, which "berth show" prints, or all with a label, of a host or of a
-process. It shows which, and asks; without a terminal it needs --yes.
+given ids, which "berth show" prints, or all with a label, or of a tenant, a
+host or a process. It shows which, and asks; without a terminal it needs --yes.
 
 A holder is told to stop, and its lease is no longer renewed: its permits are
 free when it gives them back, or when its lease expires. With --force they are
 free at once, whether or not the holder has stopped: for a short time the limit
 can be exceeded.
 
-With --label, --host or --pid a NAME can be a quoted pattern, '*' for all.`,
+With --label, --tenant, --host or --pid a NAME can be a quoted pattern, '*' for
+all.`,
 		Example: `  berth evict github-api 4dpzgv5b.nw2v575kk6ad2by5ei-1
   berth evict --host web-3 '*'
   berth evict --yes --force --label sync github-api`,
@@ -72,13 +75,14 @@ With --label, --host or --pid a NAME can be a quoted pattern, '*' for all.`,
 				return err
 			}
 			if len(args) == 0 || len(args) == 1 && !e.selects() {
-				return exit.Usagef("name the leases, or choose them by --label, --host or --pid: berth evict NAME LEASE...")
+				return exit.Usagef("name the leases, or choose them by --label, --tenant, --host or --pid: berth evict NAME LEASE...")
 			}
 			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&e.label, "label", "", "those with this label")
+	f.StringVar(&e.tenant, "tenant", "", "those of this tenant")
 	f.StringVar(&e.host, "host", "", "those of this host")
 	f.IntVar(&e.pid, "pid", 0, "those of the process with this number")
 	f.BoolVar(&e.force, "force", false, "free the permits at once")
@@ -142,6 +146,8 @@ func flagFor(word string, s *berthadmin.State) string {
 		case "": // what an unset variable of a shell leaves
 		case v.Label:
 			return "; to choose by label, use --label"
+		case v.Tenant:
+			return "; to choose by tenant, use --tenant"
 		case v.Host:
 			return "; to choose by host, use --host"
 		case strconv.Itoa(v.PID):
@@ -155,7 +161,8 @@ func (e *eviction) wants(v *evictee, ids []string) bool {
 	if !e.selects() {
 		return slices.Contains(ids, v.ID)
 	}
-	return (e.label == "" || e.label == v.Label) && (e.host == "" || e.host == v.Host) && (e.pid == 0 || e.pid == v.PID)
+	return (e.label == "" || e.label == v.Label) && (e.tenant == "" || e.tenant == v.Tenant) &&
+		(e.host == "" || e.host == v.Host) && (e.pid == 0 || e.pid == v.PID)
 }
 
 // everybody returns the waiters and the holders of a semaphore, in this order:
@@ -163,7 +170,7 @@ func (e *eviction) wants(v *evictee, ids []string) bool {
 func everybody(s *berthadmin.State) (all []evictee) {
 	for _, w := range s.Queue {
 		all = append(all, evictee{
-			berthadmin.Holder{ID: w.ID, Label: w.Label, Host: w.Host, PID: w.PID, Weight: w.Weight, Held: w.Waited}, s.Name, "waiter",
+			berthadmin.Holder{ID: w.ID, Label: w.Label, Tenant: w.Tenant, Host: w.Host, PID: w.PID, Weight: w.Weight, Held: w.Waited}, s.Name, "waiter",
 		})
 	}
 	for _, h := range s.Leases {
@@ -173,12 +180,12 @@ func everybody(s *berthadmin.State) (all []evictee) {
 }
 
 func evicteesTable(list []evictee) *table {
-	t := newTable("NAME", "ROLE", "LABEL", "HOST", "PID", "WEIGHT", "SINCE", "LEASE")
+	t := newTable("NAME", "ROLE", "LABEL", tenantColumn, "HOST", "PID", "WEIGHT", "SINCE", "LEASE")
 	for _, v := range list {
-		t.row(v.semaphore, v.role, cmp.Or(v.Label, "-"), cmp.Or(v.Host, "-"),
+		t.row(v.semaphore, v.role, cmp.Or(v.Label, "-"), v.Tenant, cmp.Or(v.Host, "-"),
 			pidOrDash(v.PID), strconv.Itoa(v.Weight), screen.Age(v.Held), v.ID)
 	}
-	return t
+	return t.optional(tenantColumn)
 }
 
 func (e *eviction) question(list []evictee) string {
@@ -209,7 +216,7 @@ func (a *app) evictAll(in *berthadmin.Inspector, e *eviction, list []evictee, be
 		gone := errors.Is(err, berthadmin.ErrNotFound)
 		if err == nil || gone {
 			word, text := e.outcome(&v, gone)
-			all[v.semaphore] = append(all[v.semaphore], evicted{v.ID, v.role, v.Label, v.Host, v.PID, word})
+			all[v.semaphore] = append(all[v.semaphore], evicted{v.ID, v.role, v.Label, v.Tenant, v.Host, v.PID, word})
 			err = a.tell(v.semaphore, v.who()+": "+text)
 		}
 		errs = append(errs, err)

@@ -21,6 +21,7 @@ type evicted struct {
 	ID      string `json:"id"`
 	Role    string `json:"role"`
 	Label   string `json:"label"`
+	Tenant  string `json:"tenant,omitempty"`
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	Outcome string `json:"outcome"` // a word of eviction.outcome
