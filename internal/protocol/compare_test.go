@@ -164,7 +164,7 @@ func (m *model) dump() dump {
 	for id, p := range m.members {
 		d.scores[note] = place
 		d.fields[id] = p.record()
-		d.scores[id] = float64(p.deadline)
+		d.scores[id] = p.deadlineScore()
 		if p.state == waiting {
 			d.scores["#"+id] = float64(p.score)
 		}
@@ -188,6 +188,14 @@ func (m *model) dump() dump {
 		d.scores[note], d.scores["!p"], d.fields["!p"] = place, float64(m.ends), "p "+m.who
 	}
 	return d
+}
+
+// deadlineScore is the deadline as it is stored.
+func (p *member) deadlineScore() float64 {
+	if p.asked {
+		return float64(p.deadline) - 0.5
+	}
+	return float64(p.deadline)
 }
 
 func (p *member) record() string {

@@ -149,6 +149,17 @@
 // a waiter leaves the middle of the queue, those behind it learn of another one in front with
 // their next heartbeat.
 //
+// # Signs of life
+//
+// A dead waiter that is granted costs those behind it no more than its place, because the lease ends when
+// the place would have. But what it was charged counts for the rates for as long as any other grant: it
+// may have been used. So where there are rates, nobody is granted of whom nothing was heard for a second.
+// It is asked instead, is still the head, and takes the grant with the heartbeat that it sends then. So
+// that a queue of those who live is not served one by one, a round trip each, all are asked at once that
+// would be granted in this step. Half a millisecond less in the deadline of a waiter tells that it was
+// asked, so that it is asked once; its heartbeat sets another deadline. Meanwhile "nearest" is the
+// present: whoever calls, it is looked at.
+//
 // # Tenants
 //
 // Waiters of a tenant stand in a line, and so do those without a tenant. The lines take turns by
@@ -282,7 +293,8 @@
 //
 // Nearest. A waiter that is answered "2 0" sends H when "nearest" of that reply has passed, counted
 // from got, and a millisecond more. So does one that a message n tells of, when its rest has passed,
-// counted from when it came; an answer to what was sent before that does not put it off. A waiter
+// counted from when it came; an answer to what was sent before that does not put it off. A rest of 0
+// may come to others, too, and is a reason to send H in any case. A waiter
 // that is answered with others ahead does so when "front" has passed, if it is not 0. The first H
 // in a call asks for the place, and so does each of one that is the head as last heard. Nobody else
 // takes out what has run out, or lets in whom time lets in: a crashed holder's permit comes back by

@@ -27,7 +27,7 @@ func (h lookouts) checkHead(t failer, s *step, before dump, said said) {
 	}
 	head, next := s.head(), said.reply.Next
 	for id := range h {
-		if id != head.id {
+		if p := s.members[id]; id != head.id && (p == nil || !p.asked) {
 			delete(h, id) // it is told again if it comes to be the head again
 		}
 	}
@@ -49,6 +49,7 @@ func (h lookouts) checkHead(t failer, s *step, before dump, said said) {
 // hear takes in what was answered and told in a step.
 func (h lookouts) hear(t failer, s *step, said said) (told bool) {
 	t.Helper()
+	asks := slices.Clone(s.asks)
 	for i := range s.ops {
 		if r := &said.results[i]; r.Code == Queued && r.Ahead == 0 {
 			h[s.ops[i].ID] = said.reply.Next
@@ -61,8 +62,19 @@ func (h lookouts) hear(t failer, s *step, said said) (told bool) {
 			if !n.Next || processOf(n.ID) != process || !slices.ContainsFunc(s.queue, func(p *member) bool { return p.id == n.ID }) {
 				t.Fatalf("%q was told to %s, the queue is %v", line, process, s.queue)
 			}
-			h[n.ID], told = s.now+n.Rest.Milliseconds(), true
+			if h[n.ID] = s.now + n.Rest.Milliseconds(); !s.asking {
+				told = true
+				continue
+			}
+			at := slices.IndexFunc(asks, func(p *member) bool { return p.id == n.ID })
+			if at < 0 || n.Rest > 0 {
+				t.Fatalf("%q was told to %s, want %v to be asked", line, process, asks)
+			}
+			asks = slices.Delete(asks, at, at+1)
 		}
+	}
+	if len(asks) > 0 {
+		t.Fatalf("not asked for a sign of life: %v\n%s", asks, opsString(s.ops))
 	}
 	return told
 }
@@ -89,7 +101,7 @@ func (s *step) opens(head *member) int64 {
 		at = min(at, s.ends)
 	}
 	if s.used()+head.weight <= s.limit() && !s.paused {
-		at = min(at, s.now+s.rest(head.costs, head.weight).Milliseconds())
+		at = min(at, s.now+s.rest(head.costs, head.weight).Milliseconds()) // now, too, where it may be dead
 	}
 	return at
 }

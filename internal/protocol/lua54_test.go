@@ -73,7 +73,7 @@ func (r *rig) storedText(t failer) string {
 	}
 	members, _ := r.rdb.ZRangeWithScores(t.(*testing.T).Context(), r.key.Order(), 0, -1).Result()
 	for _, z := range members {
-		lines = append(lines, fmt.Sprintf("%v @ %.0f", z.Member, z.Score))
+		lines = append(lines, fmt.Sprintf("%v @ %.17g", z.Member, z.Score))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")

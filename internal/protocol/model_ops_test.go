@@ -113,7 +113,7 @@ func (s *step) again(i int, t *Terms, p *member) Result {
 	case holding:
 		return s.held(p)
 	case waiting:
-		p.deadline = s.now + t.Heartbeat.Milliseconds()
+		p.deadline, p.asked = s.now+t.Heartbeat.Milliseconds(), false
 		return s.queued(i, p)
 	default:
 		return gone(p)
@@ -192,8 +192,9 @@ func (s *step) heartbeat(i int, op *Op, p *member) Result {
 	case p.state == holding:
 		return s.held(p)
 	}
+	s.heard[p.id] = true
 	if op.TTL > 0 {
-		p.deadline = s.now + op.TTL.Milliseconds()
+		p.deadline, p.asked = s.now+op.TTL.Milliseconds(), false
 	}
 	if op.Flag {
 		r := s.queued(i, p)

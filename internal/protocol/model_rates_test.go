@@ -18,6 +18,8 @@ type meter struct {
 	sums  map[int64]int
 
 	full, slack int64 // us; of a bucket: see transition.lua
+
+	aside int // what is set aside for those who are asked for a sign of life
 }
 
 // charged is what a lease has cost in a unit, which counts since a time (us).
@@ -130,7 +132,7 @@ func (s *step) present() int64 {
 // rest is how long the rates keep out what has such costs.
 func (s *step) rest(costs Costs, weight int) (rest time.Duration) {
 	for _, r := range s.rates {
-		cost, until := costs.Of(r.Unit, weight), s.now
+		cost, until := costs.Of(r.Unit, weight)+r.aside, s.now
 		if r.Burst > 0 {
 			if opens := max(r.full, s.us) + r.time(cost) - r.time(r.Burst); opens > s.us {
 				until = (opens + 999) / 1000
@@ -149,7 +151,7 @@ func (s *step) rest(costs Costs, weight int) (rest time.Duration) {
 
 func (s *step) affords(costs Costs, weight int) bool {
 	for _, r := range s.rates {
-		if r.Burst == 0 && r.spent()+costs.Of(r.Unit, weight) > r.N {
+		if r.Burst == 0 && r.spent()+r.aside+costs.Of(r.Unit, weight) > r.N {
 			return false
 		}
 	}

@@ -10,6 +10,7 @@ import (
 const (
 	chunk  = 250
 	looked = 25
+	lately = 1000
 	told   = 60000
 )
 
@@ -58,6 +59,7 @@ type member struct {
 	label    string
 	ttl      int64 // ms, as asked for
 	deadline int64 // ms
+	asked    bool  // waiter: for a sign of life, and none has come since
 
 	costs   Costs     // waiter: as it was asked for
 	beat    int64     // waiter: ms, as asked for
@@ -145,7 +147,10 @@ type step struct {
 	better   bool                // a lease was settled
 	thawed   bool                // a pause has just ended by itself
 	more     bool
-	numbers  int // tokens and tickets given
+	numbers  int             // tokens and tickets given
+	heard    map[string]bool // waiters that have given a sign of life
+	asks     []*member       // who is asked for one
+	asking   bool            // the head fits, and may be dead
 }
 
 // run executes c. A call that comes too late does nothing: ok is false.
@@ -155,7 +160,7 @@ func (m *model) run(c call) (s *step, ok bool) {
 	}
 	s = &step{
 		model: m, call: c, was: m.declared, wasRates: m.set(), notes: map[string][]string{},
-		vague: map[int]bool{}, results: make([]Result, len(c.ops)),
+		vague: map[int]bool{}, results: make([]Result, len(c.ops)), heard: map[string]bool{},
 	}
 	if s.reap() > 0 {
 		s.finish() // reaping is a pass of its own
@@ -200,7 +205,7 @@ func (s *step) reap() int {
 		}
 	}
 	slices.SortFunc(due, func(a, b *member) int {
-		return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.id, b.id))
+		return cmp.Or(cmp.Compare(a.deadlineScore(), b.deadlineScore()), cmp.Compare(a.id, b.id))
 	})
 	if len(due) >= chunk {
 		rest := due[chunk:]
@@ -278,6 +283,7 @@ func (s *step) lease(p *member, wanted int64) {
 	if p.ceiling > 0 {
 		p.deadline = min(wanted, p.ceiling)
 	}
+	p.asked = false
 }
 
 // pump grants the head of the queue while it fits. Nobody behind the head is
@@ -313,9 +319,40 @@ func (s *step) pump() {
 		case i == room: // it is for the next call
 			s.more = true
 			return
+		case !s.lives(head):
+			s.ask(room - i)
+			return
 		default:
 			s.handOff(head)
 		}
+	}
+}
+
+// lives reports whether p may be granted. With a rate it must have been heard of just now: else a
+// dead one would spend of it.
+func (s *step) lives(p *member) bool {
+	return len(s.rates) == 0 || s.heard[p.id] || s.now-(p.deadline-p.beat) <= lately
+}
+
+// ask asks the head, and those behind it that would be granted with it, for a sign of life.
+func (s *step) ask(room int) {
+	s.asking = true
+	used := s.used()
+	for _, p := range s.inTurns()[:min(room, len(s.queue))] {
+		_, costly := s.tooCostly(p.costs, p.weight)
+		if used += p.weight; used > s.limit() || costly || !s.affords(p.costs, p.weight) {
+			break
+		}
+		for _, r := range s.rates {
+			r.aside += p.costs.Of(r.Unit, p.weight)
+		}
+		if !s.lives(p) && !p.asked {
+			p.asked = true
+			s.asks = append(s.asks, p)
+		}
+	}
+	for _, r := range s.rates {
+		r.aside = 0
 	}
 }
 
@@ -325,7 +362,9 @@ func (s *step) handOff(p *member) {
 	s.unline(p)
 	s.grant(p, p.maxHold)
 	s.charge(p, p.costs)
-	s.lease(p, p.deadline)
+	asked, deadline := p.asked, p.deadline
+	s.lease(p, deadline)
+	p.asked = asked && p.deadline == deadline
 	s.tell(p, "g %s %d %d %d", p.id, p.slot, p.token, s.limit())
 }
 

@@ -22,7 +22,8 @@
 --   below 0        lines with waiters: the member is that of the mark, the score is place - 2^51
 --   from 0         free slots: member and score are the number of the slot
 --   4000000000     the member NOTE, for as long as there is the set
---   from 2^32      deadlines: the member is the id of a record, the score is server time in ms
+--   from 2^32      deadlines: the member is the id of a record, the score is server time in ms; half a ms
+--                  less of a waiter who was asked for a sign of life, and has given none since
 -- "state"        is 3 declared pin paused changes used holders waiting marks slots last nearest till lapses turns rates
 --   declared       the limit that was declared last; 0: none yet       pin  limit by an operator; -1: none
 --   paused         1: nobody is granted; 2: nobody, while there is "!p"
@@ -80,7 +81,9 @@
 --   g id slot token limit    the waiter was granted; limit is the one in force
 --   x id reason              it has ended, or (6) is asked to stop
 --   n id rest                the waiter is the head of the queue, and "nearest" is in so many ms: nobody
---                            else may look then
+--                            else may look then. Rest 0 asks for a sign of life (H), at once. Where there
+--                            are rates, nobody is granted of whom nothing was heard for a second, and so
+--                            those behind the head are asked, too, who would be granted with it
 --                Who does not know a line, or finds more on it, asks the server about the id.
 -- Reasons        0 unknown, 1 released, 2 expired, 3 evicted, 4 too heavy, 5 moved, 6 asked to stop
 --
@@ -100,7 +103,8 @@
 --     B rates costs A...      acquire, with costs, and a set of rates, which takes the place of the one
 --                             in force; "-" leaves that. With a set and limit 0, where no limit is
 --                             declared, it is 2^30: the rates alone are to limit
---     H heartbeat places      of a waiter; 0: its place does not last longer. places 1: where it stands is wanted
+--     H heartbeat places      of a waiter: as in its acquire, or 0: its place does not last longer. places 1: where it
+--                             stands is wanted
 --     R ttl                   renew; ttl 0: the lease's
 --     S costs                 settle: so much the lease has cost, in the units that are named; or "0": nothing
 --                             in any. Less counts no more, more counts from now
@@ -216,7 +220,7 @@ end
 
 -- ==== The second tier ====
 
-local floor, unpack = math.floor, table.unpack or unpack
+local floor, ceil, unpack = math.floor, math.ceil, table.unpack or unpack
 local ORDER = STATE .. ':order'
 local NOTE = 'berth: queue < 0 <= free slots < this < deadlines (ms); over 64 bytes, so Redis keeps a skip list'
 local PLACE = '4000000000'                              -- the score of NOTE
@@ -230,6 +234,7 @@ local COUNTS, COOL, TURN = '!r', '!p', '!t'             -- the names of marks, a
 local lingers = now - now % 1000 + GRAIN + 1000         -- until then the mark of an empty line stays, and as long again while it counts
 local COSTLY = 1073741824                               -- 2^30: no rate and no cost is above this
 local LOOKED = 25                                       -- so many waiters are looked at in one call, where there is a rate
+local LATELY = 1000                                     -- ms; who was heard of in this time lives
 
 local function corrupt(what, value) error('BERTHCORRUPT ' .. what .. ' ' .. sub(tostring(value), 1, 80)) end
 local function refuse(what, value) error('BERTHREQUEST ' .. what .. ' ' .. sub(tostring(value), 1, 80)) end
@@ -464,7 +469,7 @@ while true do
     if stored and members == 0 then
       holdsUntil = (used + waiting > 0 or counting or paused == '2') and till + 0 or 0 -- tombstones alone may go: at worst a late copy is granted, and expires
     elseif not stored and (call('ZSCORE', ORDER, NOTE) or 0) + 0 == PLACE + 0 and call('EXISTS', STATE) == 0 then
-      holdsUntil = call('ZRANGE', ORDER, '-1', '-1', 'WITHSCORES')[2] + 0
+      holdsUntil = ceil(call('ZRANGE', ORDER, '-1', '-1', 'WITHSCORES')[2])
     end
     if not holdsUntil or holdsUntil - now > CENTURY then corrupt('state does not match ' .. ORDER .. ':', stored) end
     if holdsUntil > now then error('BERTHHALF ' .. format('%d', holdsUntil - now)) end
@@ -503,6 +508,7 @@ while true do
   local furthest = 0                                    -- the latest deadline that was set
   local gone = 0                                        -- how many waiters have left the queue, or were granted, and are in ORDER still
   local recount = false                                 -- what counts for rates has changed
+  local heard                                           -- waiters that have given a sign of life in this call
   local who, ends                                       -- of a pause: who wants it, or false: it ends now; and its end
 
   -- ---- what several sections need ----
@@ -524,10 +530,11 @@ while true do
     if at > furthest then furthest = at end
   end
 
-  local function remaining(id)                          -- what is left until a stored deadline
-    local rest = floor(call('ZSCORE', ORDER, id) or corrupt('no deadline for', id)) - now
+  local function remaining(id)                          -- what is left until a stored deadline; and whether a waiter was asked
+    local at = call('ZSCORE', ORDER, id) or corrupt('no deadline for', id)
+    local rest = ceil(at) - now
     if not (rest > -CENTURY and rest < CENTURY) then corrupt('deadline of', id) end
-    return rest
+    return rest, rest + now > at + 0
   end
 
   local function nextNumber()                           -- a token or ticket
@@ -694,6 +701,20 @@ while true do
       l.place = l.place + line.step(weight, costs, share)
     end
 
+    -- The lines are as if a waiter had been granted, for a look at who would be next. Unskip undoes that.
+    local skipped = {}
+    function line.skip(owner, weight, costs)
+      local l, share = whose(owner)
+      skipped[#skipped + 1] = { l, l.place, l.count, l.past }
+      l.place, l.count, l.past = l.place + line.step(weight, costs, share), l.count - 1, l.past + 1
+    end
+    function line.unskip()
+      for k = #skipped, 1, -1 do
+        local l = skipped[k][1]
+        l.place, l.count, l.past = skipped[k][2], skipped[k][3], skipped[k][4]
+      end
+    end
+
     -- Long before the places become so large that they are not exact, they all begin anew. That takes as
     -- long as there are lines, once in 16 million grants at the least.
     local function wind()
@@ -763,7 +784,7 @@ while true do
     better = true
     local due = call('ZRANGEBYSCORE', ORDER, DEADLINES, now, 'LIMIT', '0', PAGE)
     if #due < PAGE then
-      soon = (call('ZRANGEBYSCORE', ORDER, '(' .. format('%d', now), '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2] or 0) + 0
+      soon = ceil(call('ZRANGEBYSCORE', ORDER, '(' .. format('%d', now), '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2] or 0)
       if soon - now > CENTURY then corrupt('deadline', soon) end
     else                                                -- more may be due: the next call goes on
       status, soon = 1, now
@@ -805,7 +826,7 @@ while true do
 
   -- ---- rates: what counts for them, and what a request has to wait for ----
   local stood, counted = waiting, counting              -- how many were in the queue, and whether there was "!r"
-  local rest, tooCostly, charge, settle, declare, recounted
+  local costOf, rest, tooCostly, charge, settle, declare, recounted
   for g = 1, reaping and 0 or #arrivals do
     local wanted = arrivals[g].set or '-'
     if wanted ~= '-' and wanted ~= set then declares = true end
@@ -814,7 +835,7 @@ while true do
     local function last(r, cost) return math.ceil(cost * 1e3 * r.per / r.n) end -- us in which a bucket gets so much back
     local function grainOf(r) return math.max(floor(r.per / 100), 1) end
 
-    local function costOf(r, costs, weight)
+    function costOf(r, costs, weight)
       if costs == '-' then return weight + 0 end
       r.cost = r.cost or costIn(r.unit)
       return (match(',' .. costs, r.cost) or weight) + 0
@@ -881,7 +902,7 @@ while true do
       local longest = 0
       for k = 1, #rates do
         local r, wait = rates[k], 0
-        local cost = costOf(r, costs, weight)
+        local cost = costOf(r, costs, weight) + (r.aside or 0)
         if r.burst then
           wait = math.ceil((math.max(r.full, us) + last(r, cost) - last(r, r.burst)) / 1e3) - now
           if math.max(r.full, us) + last(r, cost) - last(r, r.burst) <= us then wait = 0 end
@@ -1159,6 +1180,8 @@ while true do
           answer = '8 0'
         end
       elseif kind == 'w' then                           -- a heartbeat
+        heard = heard or {}
+        heard[id] = true
         if param ~= '0' then expire(id, now + param) end
         local place, front = -1, 0
         if second == '1' and epoch > 0 then
@@ -1217,6 +1240,7 @@ while true do
   local room = 0                                        -- how many waiters are looked at
   better = better or weighAll or limit ~= limitBefore or left > 0 or freed[1] ~= nil
   local heads, records                                  -- of the queue, when they have been read
+  local asking = false                                  -- the head fits, and may be dead: it knows that it is to look
   -- With a status of 1 more is due: the head may have expired, and the next call goes on.
   if better and not reaping and status == 0 and waiting > 0 and paused == '0' and limit > 0 then
     room = waiting
@@ -1247,7 +1271,7 @@ while true do
       for k = 1, #heads do heads[k] = sub(heads[k], 2) end
       records = call('HMGET', STATE, unpack(heads))
     end
-    local k = 0
+    local k, aside = 0, 0                               -- aside: what those who are asked would use
     while true do
       local id, record
       if heads then
@@ -1260,21 +1284,40 @@ while true do
         id, record = line.head(first)
         if not id then corrupt('state', stored) end
       end
-      local weight, costs, maxhold, ttl, owner = match(record or '', '^w (%d+) (%S+) %d+ (%d+) (%d+) %d+ ():?%d+/')
+      local weight, costs, maxhold, ttl, beat, owner = match(record or '', '^w (%d+) (%S+) %d+ (%d+) (%d+) (%d+) ():?%d+/')
       if not owner then corrupt('waiter ' .. id, record) end
       if changed[id] ~= false then                      -- else it has just left
         room = room - 1
-        local wait = rates and used + weight <= limit and rest(costs, weight) or 0
+        local taken = used + aside + weight
+        local wait = rates and taken <= limit and rest(costs, weight) or 0
+        local age, asked = 0, false                     -- what was heard of it last is so old
+        if rates and not (heard and heard[id]) then
+          age, asked = remaining(id)
+          age = beat - age
+        end
         if weight + 0 > limit or rates and tooCostly(costs, weight) then -- it would block the queue for ever
-          if room < 0 then break end                    -- it is for the next call
+          if room < 0 or asking then break end          -- it is for the next call
           tell(id, record, 'x ' .. id .. ' 4')
           leave(id, record, 4, now + TOLD)
           changed[id] = 'x 4'
-        elseif used + weight > limit or wait > 0 then
-          if wait > 0 then scoreOf(now + wait) end
+        elseif taken > limit or wait > 0 then
+          if wait > 0 and not asking then scoreOf(now + wait) end
           status = 0
           break
         elseif room < 0 then break                      -- it is for the next call: no free slot was read for it
+        elseif asking or age > LATELY then
+          -- What a dead waiter is granted comes back with its permit, but counts for the rates. So who fits
+          -- is asked for a sign of life first, and granted in the call that brings it. Those behind are asked
+          -- at once, who fit if the ones before them are granted: so that is a round trip for all.
+          if not asking then scoreOf(now) end           -- any call may bring it
+          asking, status, aside = true, 0, aside + weight
+          for r = 1, #rates do rates[r].aside = (rates[r].aside or 0) + costOf(rates[r], costs, weight) end
+          if not heads then line.skip(match(record, '^%S+', owner), weight + 0, costs) end
+          if age > LATELY and not asked then            -- else it has been told
+            local n = #scores
+            scores[n + 1], scores[n + 2] = format('%d.5', now + beat - age - 1), id
+            tell(id, record, 'n ' .. id .. ' 0')
+          end
         else
           -- A hand-off leaves the deadline that the last heartbeat has set: if the waiter's process
           -- is dead, its permit is free at the time at which its place would have been.
@@ -1292,6 +1335,10 @@ while true do
           tell(id, record, 'g ' .. id .. ' ' .. slot .. ' ' .. last .. ' ' .. (pin == '-1' and declared or pin))
         end
       end
+    end
+    if asking then
+      for r = 1, #rates do rates[r].aside = nil end
+      if not heads then line.unskip() end
     end
     if waiting == 0 or used >= limit then status = 0 end
   end
@@ -1355,10 +1402,10 @@ while true do
           ahead = math.max(call('ZCOUNT', ORDER, own.low, '(' .. scores[n + 1]) - gone, 0) -- or more, if who has left stood behind it
           first = ahead == 0
         end
+        local leads = line and line.leads(own, turn, id)
+        if line and (not own.lead or turn < own.lead or turn == own.lead and leads) then own.lead, own.leader = turn, id end
         if epoch > 0 then
-          local leads = line.leads(own, turn, id)
           if start == '0' then ahead = own.count - 1 else ahead = leads and 0 or math.max(ahead, 1) end
-          if not own.lead or turn < own.lead or turn == own.lead and leads then own.lead, own.leader = turn, id end
           first = ahead == 0 and line.first() == own
           waiting = waiting + 1
           ahead = line.ahead(ahead, first)
@@ -1388,10 +1435,11 @@ while true do
     headless = left > 0
   else
     if status == 1 then soon, nearest = now, format('%d', now) end -- whoever comes next goes on
-    if stood > gone and (headless or gone > 0 or soon < known) and epoch > 0 then
+    if asking or stood == gone or not (headless or gone > 0 or soon < known) then -- it knows
+    elseif epoch > 0 then
       local id, record = line.head(line.first())
       if id then tell(id, record, 'n ' .. id .. ' ' .. format('%d', math.max(soon - now, 0))) end -- else it has just come, and is answered
-    elseif stood > gone and (headless or gone > 0 or soon < known) then
+    else
       if not heads then
         heads = call('ZRANGE', ORDER, '0', gone)
         for k = 1, #heads do heads[k] = sub(heads[k], 2) end

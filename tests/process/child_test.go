@@ -28,6 +28,7 @@ const client = "client"
 type order struct {
 	Network, Addr, Prefix string
 	Limit                 int
+	Rate                  int // an hour; 0: none
 	TTL                   time.Duration
 }
 
@@ -53,7 +54,11 @@ func childMain(text []byte) int {
 	if err != nil {
 		return complain(err)
 	}
-	s, err := client.Semaphore(testenv.Name, o.Limit, berth.TTL(o.TTL))
+	opts := []berth.Option{berth.TTL(o.TTL)}
+	if o.Rate > 0 {
+		opts = append(opts, berth.Rate(o.Rate, time.Hour))
+	}
+	s, err := client.Semaphore(testenv.Name, o.Limit, opts...)
 	if err != nil {
 		return complain(err)
 	}
@@ -124,7 +129,7 @@ type child struct {
 // start starts a process, which waits for its first word.
 func start(e *testenv.Env, limit int) *child {
 	e.Helper()
-	return startWith(e, order{"unix", e.Server.Socket(), e.Prefix, limit, e.TTL})
+	return startWith(e, order{Network: "unix", Addr: e.Server.Socket(), Prefix: e.Prefix, Limit: limit, TTL: e.TTL})
 }
 
 func startWith(e *testenv.Env, o order) *child {

@@ -36,6 +36,7 @@ func TestProcesses(t *testing.T) {
 		{"waiter killed at the head", func(e *testenv.Env) { waitersKilled(e, 0) }},
 		{"waiter killed in the middle", func(e *testenv.Env) { waitersKilled(e, 1) }},
 		{"two waiters killed", func(e *testenv.Env) { waitersKilled(e, 0, 1) }},
+		{"waiter killed at the head, with a rate", waiterOfARateKilled},
 		{"holder stopped beyond its lease", holderStopped},
 		{"waiter stopped beyond its heartbeat", waiterStopped},
 		{"machine suspended beyond the lease", machineSuspended},
@@ -116,6 +117,27 @@ func waitersKilled(e *testenv.Env, victims ...int) {
 	e.NothingLeft(1, lease.Token())
 }
 
+// waiterOfARateKilled: the killed one spends nothing, though a permit is free before it has lost its
+// place.
+func waiterOfARateKilled(e *testenv.Env) {
+	const rate = 3
+	sem := e.Peer().Sem(1, berth.Rate(rate, time.Hour))
+	holder := e.Hold(sem)
+	waiter := startWith(e, order{Network: "unix", Addr: e.Server.Socket(), Prefix: e.Prefix, Limit: 1, Rate: rate, TTL: e.TTL})
+	waiter.tell("acquire")
+	e.UntilWaiting(1)
+	last := e.Queue(sem)
+	waiter.Kill()
+	killed := time.Now()
+	e.Pass(1100 * time.Millisecond) // else it was heard of just now
+	e.Release(holder)
+	e.Release(last.Granted())
+	e.Within(killed, 0, e.TTL, "the last in the queue was served")
+	if st := e.Show(); len(st.Rates) != 1 || st.Rates[0].Spent != 2 {
+		e.Errorf("state %+v, want 2 spent", st.Summary)
+	}
+}
+
 // holderStopped: the process stands still while its lease runs out and another
 // gets the permit. The first thing it sees when it goes on is that the lease is
 // not valid, and then its context ends.
@@ -168,7 +190,7 @@ func waiterStopped(e *testenv.Env) {
 // the holder is told of its loss all the same.
 func sleeperReleases(e *testenv.Env) {
 	faults := redistest.NewFaults(e.T)
-	holder := startWith(e, order{"tcp", proxy(e, faults), e.Prefix, 1, berth.DefaultTTL})
+	holder := startWith(e, order{Network: "tcp", Addr: proxy(e, faults), Prefix: e.Prefix, Limit: 1, TTL: berth.DefaultTTL})
 	holder.acquire()
 	e.Must(e.Inspector.Purge(e.Ctx, testenv.Name))
 	lease := e.Hold(e.Peer().Sem(1))

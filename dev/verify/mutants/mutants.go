@@ -22,7 +22,7 @@ type Mutant struct {
 	Scenario string
 	// Caught lists the promises of which the storm must see at least one broken.
 	Caught []string
-	// Test is the one of tests/fault that must fail, if it is not for a storm.
+	// Test is the one of tests/fault or tests/promise that must fail, if it is not for a storm.
 	Test string
 }
 
@@ -144,11 +144,15 @@ var All = []Mutant{
 	{
 		Name: "rate-overtaken", What: "a head that is too costly for now is overtaken", Scenario: "clients", Caught: []string{"S4"},
 		Edits: []Edit{{
-			script, "        elseif used + weight > limit or wait > 0 then\n",
-			"        elseif wait > 0 then\n          status = 0\n        elseif used + weight > limit then\n",
+			script, "        elseif taken > limit or wait > 0 then\n",
+			"        elseif wait > 0 then\n          status = 0\n        elseif taken > limit then\n",
 		}},
 	},
 
+	{
+		Name: "dead-head-spends", What: "a dead waiter is granted, and spends of the rate", Test: "TestDeadHeadSpendsNoBudget",
+		Edits: []Edit{{script, "elseif asking or age > LATELY then", "elseif asking then"}},
+	},
 	{
 		Name: "old-window", What: "what was granted before the rate was changed counts for the old window", Scenario: "clients", Caught: []string{"R2"},
 		Edits: []Edit{{
@@ -323,7 +327,7 @@ func (m Mutant) Fails(root, dir string) (says string, fails bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
-	cmd := exec.Command("go", "test", "-count=1", "-run", "^"+m.Test+"$", "-overlay", overlay, "./tests/fault")
+	cmd := exec.Command("go", "test", "-count=1", "-run", "^"+m.Test+"$", "-overlay", overlay, "./tests/fault", "./tests/promise")
 	cmd.Dir = root
 	text, _ := cmd.CombinedOutput() // what does not compile has not failed
 	return string(text), strings.Contains(string(text), "--- FAIL: "+m.Test), nil

@@ -45,7 +45,7 @@ local function list(all, args, from)
   end
   for k = offset + 1, math.min(offset + limit, #all) do
     out[#out + 1] = all[k].member
-    if scores then out[#out + 1] = string.format('%.0f', all[k].score) end
+    if scores then out[#out + 1] = string.format('%.17g', all[k].score) end
   end
   return out
 end
@@ -72,7 +72,7 @@ local commands = {
   HDEL = function(a) for k = 2, #a do hash[a[k]] = nil end end,
   DEL = function(a) for k = 1, #a do local t = of(a[k]) for name in pairs(t) do t[name] = nil end end end,
   ZCARD = function() return count(set) end,
-  ZSCORE = function(a) return set[a[2]] and string.format('%.0f', set[a[2]]) or false end,
+  ZSCORE = function(a) return set[a[2]] and string.format('%.17g', set[a[2]]) or false end,
   ZREM = function(a) for k = 2, #a do set[a[k]] = nil end end,
   ZCOUNT = function(a)
     local n = 0
@@ -101,6 +101,11 @@ local commands = {
   ZRANGEBYSCORE = function(a)
     local some = {}
     for _, one in ipairs(sorted()) do if within(one.score, a[2], a[3]) then some[#some + 1] = one end end
+    return list(some, a, 4)
+  end,
+  ZREVRANGEBYSCORE = function(a)
+    local some = {}
+    for _, one in ipairs(sorted()) do if within(one.score, a[3], a[2]) then table.insert(some, 1, one) end end
     return list(some, a, 4)
   end,
   PEXPIREAT = function() end, PERSIST = function() end, PUBLISH = function() end, SPUBLISH = function() end,
@@ -133,6 +138,6 @@ for line in io.lines() do
 end
 local stored = {}
 for field, value in pairs(hash) do stored[#stored + 1] = field .. ' = ' .. value end
-for member, score in pairs(set) do stored[#stored + 1] = member .. ' @ ' .. string.format('%.0f', score) end
+for member, score in pairs(set) do stored[#stored + 1] = member .. ' @ ' .. string.format('%.17g', score) end
 table.sort(stored)
 print(hex(table.concat(stored, '\n')))
