@@ -179,7 +179,7 @@ func healsIn(err error) time.Duration {
 func checkPassed(t *testing.T, r *rig, d damage, after dump, name string, op Op) {
 	t.Helper()
 	text := after.fields["state"]
-	if !strings.HasPrefix(text, "3 compact ") && strings.ContainsAny(strings.TrimSuffix(strings.ReplaceAll(text, " -1 ", " "), " -"), "-e.") {
+	if !strings.HasPrefix(text, "3 compact ") && strings.ContainsAny(strings.TrimSuffix(strings.NewReplacer(" -1 ", " ", " - ", " ").Replace(text), " -"), "-e.") {
 		t.Errorf("%s, %s: wrote %q", d.name, name, text)
 	}
 	if left := op.Result.Remaining; left.Abs() > 100*365*24*time.Hour {

@@ -121,8 +121,8 @@
 // settles for more than was asked, so do the settled costs of any window. A charge that is not in the
 // row any more, because it has left the window or the set of rates had none of its unit meanwhile,
 // is not taken out of it: "since" of a rate is above all charges that are not in its row. A bucket
-// gives back no more than it would have kept, had the lease cost less from the beginning: "slack" is
-// the least that it lacked at any grant since it was full.
+// gives back no more than it would have kept, had the lease cost less from the beginning: the least
+// that it lacked before any later charge.
 //
 // A Release of what nobody has seen, a hand-off that crossed its cancel or a lease of an AcquireAll
 // that failed, settles it for nothing: nothing was called. A crash is not that: whoever crashed may

@@ -1,9 +1,12 @@
 package protocol
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -17,10 +20,14 @@ type meter struct {
 	grain int64 // ms; of a window
 	sums  map[int64]int
 
-	full, slack int64 // us; of a bucket: see transition.lua
+	full   int64 // us; of a bucket
+	lacked []lack
 
 	aside int // what is set aside for those who are asked for a sign of life
 }
+
+// lack is how much a bucket lacked before a charge, in us, and when that was: us after since.
+type lack struct{ at, n int64 }
 
 // charged is what a lease has cost in a unit, which counts since a time (us).
 type charged struct {
@@ -72,7 +79,7 @@ func (s *step) fade() {
 			}
 		}
 		if r.full <= s.now*1000 {
-			r.full, r.slack = 0, 0
+			r.full, r.lacked = 0, nil
 		}
 	}
 }
@@ -81,11 +88,49 @@ func (r *meter) time(cost int) int64 { return int64(r.last(cost)) }
 
 func (s *step) fill(r *meter, cost int) {
 	if r.full <= s.us {
-		r.full, r.slack, r.since = s.us, r.time(r.Burst), max(r.since, s.us)
+		r.full, r.lacked, r.since = s.us, nil, max(r.since, s.us)
 	} else {
-		r.slack = min(r.slack, r.full-s.us)
+		r.note(lack{s.us - r.since, r.full - s.us})
 	}
 	r.full = min(r.full+r.time(cost), s.us+1_500_000_000_000_000)
+}
+
+// note keeps l, and of those before it those that were less.
+func (r *meter) note(l lack) {
+	last := int64(0)
+	for _, was := range r.lacked {
+		last = was.at
+	}
+	if l.at == last {
+		return
+	}
+	l.at = max(l.at, last+1)
+	r.lacked = append(slices.DeleteFunc(r.lacked, func(was lack) bool { return was.n >= l.n }), l)
+	if len(r.lacked) > 8 {
+		r.lacked[1].n = r.lacked[0].n
+		r.lacked = r.lacked[1:]
+	}
+}
+
+// back refunds at most so much time of a charge.
+func (r *meter) back(time, since, now int64) {
+	time = min(time, max(r.full-now, 0))
+	for _, l := range r.lacked {
+		if l.at > since-r.since {
+			time = min(time, l.n)
+		}
+	}
+	r.full -= time
+	for i := range r.lacked {
+		if r.lacked[i].at > since-r.since {
+			r.lacked[i].n -= time
+		}
+	}
+	for i := len(r.lacked) - 1; i > 0; i-- {
+		if r.lacked[i-1].n >= r.lacked[i].n {
+			r.lacked = slices.Delete(r.lacked, i-1, i)
+		}
+	}
 }
 
 // count charges a rate.
@@ -203,9 +248,7 @@ func (s *step) correct(r *meter, c charged, cost int) {
 		less -= cost
 	}
 	if c.since >= r.since && r.Burst > 0 {
-		back := int64(math.Floor(float64(less) * 1e3 * float64(r.per()) / float64(r.N)))
-		back = min(back, r.slack, max(r.full-s.us, 0))
-		r.full, r.slack = r.full-back, r.slack-back
+		r.back(int64(math.Floor(float64(less)*1e3*float64(r.per())/float64(r.N))), c.since, s.us)
 	}
 	if c.since >= r.since && len(r.sums) > 0 {
 		if n := c.since / 1000 / r.grain; r.sums[n] > 0 {
@@ -250,16 +293,21 @@ func (m *model) nearest(rate Rate) (from *meter) {
 }
 
 func (s *step) inherit(r, from *meter) {
+	if r.Burst > 0 && from.Burst > 0 && r.N == from.N && r.Per == from.Per && from.full-s.us <= r.time(r.Burst) {
+		r.full, r.lacked, r.since = from.full, from.lacked, from.since
+		return
+	}
 	if r.Burst > 0 || from.Burst > 0 {
-		spent := from.spent()
+		spent := float64(from.spent())
 		if from.Burst > 0 {
-			spent = int(math.Ceil(float64(max(from.full-s.us, 0)) * float64(from.N) / (1e3 * float64(from.per()))))
+			spent = float64(max(from.full-s.us, 0)) * float64(from.N) / (1e3 * float64(from.per()))
 		}
 		switch {
 		case r.Burst == 0:
-			s.count(r, spent)
+			s.count(r, int(math.Ceil(spent)))
 		case spent > 0:
-			r.full = s.us + r.time(min(spent, r.Burst))
+			spent = min(spent, float64(r.Burst))
+			r.full = s.us + int64(math.Ceil(spent*1e3*float64(r.per())/float64(r.N)))
 		}
 		return
 	}
@@ -331,11 +379,15 @@ func (m *model) counting() (until int64, ok bool) {
 // tally are the numbers of a rate.
 func (r *meter) tally() tally {
 	if r.Burst > 0 {
-		return tally{r.full, r.slack, r.since}
+		var lacked []string
+		for _, l := range r.lacked {
+			lacked = append(lacked, fmt.Sprintf("%d:%d", l.at, l.n))
+		}
+		return tally{counts: r.full, lacks: cmp.Or(strings.Join(lacked, ","), noLacks), since: r.since}
 	}
-	t := tally{int64(r.spent()), 0, r.since}
+	t := tally{counts: int64(r.spent()), since: r.since}
 	if times := r.times(); len(times) > 0 {
-		t[1] = r.ends(times[0])
+		t.fades = r.ends(times[0])
 	}
 	return t
 }

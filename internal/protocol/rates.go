@@ -288,10 +288,16 @@ func (b Budget) String() string {
 	return fmt.Sprintf("%d of %d %sspent in %v", b.Spent, b.N, b.what(), b.Per)
 }
 
-// tally is what the script keeps of a rate. Of a window: what counts in it, when the first of that
-// leaves it (ms), and since when it has counted (us). Of a bucket: when it is full again (us), how much
-// of its cost may be given back (us), and since when it was not full (us).
-type tally [3]int64
+// noLacks are the lacks of a bucket that is full, or was before its last charge.
+const noLacks = "-"
+
+// tally is what the script keeps of a rate.
+type tally struct {
+	counts int64  // in a window; of a bucket: when it is full again (us)
+	fades  int64  // when the first of that leaves the window (ms)
+	lacks  string // of a bucket: what it lacked before some charges
+	since  int64  // us: when it began to count; of a bucket: since when it was not full
+}
 
 // each is the time in us in which a bucket gets a cost of 1 back.
 func (r Rate) each() float64 { return 1e3 * float64(r.Per.Milliseconds()) / float64(r.N) }
@@ -299,9 +305,9 @@ func (r Rate) each() float64 { return 1e3 * float64(r.Per.Milliseconds()) / floa
 // budget returns what is spent at server time now (ms).
 func (r Rate) budget(t tally, now int64) Budget {
 	if r.Burst == 0 {
-		return Budget{r, int(t[0])}
+		return Budget{r, int(t.counts)}
 	}
-	return Budget{r, int(math.Ceil(float64(max(t[0]-now*1000, 0)) / r.each()))}
+	return Budget{r, int(math.Ceil(float64(max(t.counts-now*1000, 0)) / r.each()))}
 }
 
 // Budgets returns the rates in force, by unit and window, and what of them is spent at server time
@@ -360,7 +366,7 @@ func (s *State) Rest(now int64, weight int, costs Costs) (rest time.Duration) {
 		if !b.Keeps(weight, costs) {
 			continue
 		}
-		until := s.tallies[i][1] // something has to leave
+		until := s.tallies[i].fades // something has to leave
 		if b.Burst > 0 {
 			until = s.Refilled(i, costs.Of(b.Unit, weight))
 		}
@@ -375,11 +381,11 @@ func (s *State) Fade(now int64, left [MostRates]int) (faded bool) {
 	for i, r := range s.Rates.All() {
 		t := &s.tallies[i]
 		switch {
-		case r.Burst > 0 && t[0] > 0 && t[0] <= now*1000:
-			t[0], t[1], faded = 0, 0, true
+		case r.Burst > 0 && t.counts > 0 && t.counts <= now*1000:
+			t.counts, t.lacks, faded = 0, noLacks, true
 		case r.Burst == 0 && left[i] > 0:
-			if t[0] -= int64(left[i]); t[0] == 0 {
-				t[1] = 0
+			if t.counts -= int64(left[i]); t.counts == 0 {
+				t.fades = 0
 			}
 			faded = true
 		}
@@ -390,7 +396,7 @@ func (s *State) Fade(now int64, left [MostRates]int) (faded bool) {
 // Refilled returns the server time (ms) at which the i-th rate, a bucket, lets in such a cost.
 func (s *State) Refilled(i, cost int) int64 {
 	r := s.Rates.All()[i]
-	short := float64(s.tallies[i][0]) + r.last(cost) - r.last(r.Burst)
+	short := float64(s.tallies[i].counts) + r.last(cost) - r.last(r.Burst)
 	return int64(math.Ceil(short / 1000))
 }
 

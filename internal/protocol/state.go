@@ -58,7 +58,7 @@ const layout = 3
 // one. They are compiled when somebody looks: no program that only acquires needs them.
 var (
 	stateForm = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^3 \d{1,12} -?\d{1,12} ([012]) \d{1,12}(?: \d{1,13}){5} \d{1,16} \d{1,16} \d{1,14} [01] (?:0|[1-9]\d*(?::\d{1,16}){6}) (\S+)((?: \d{1,16})*)$`)
+		return regexp.MustCompile(`^3 \d{1,12} -?\d{1,12} ([012]) \d{1,12}(?: \d{1,13}){5} \d{1,16} \d{1,16} \d{1,14} [01] (?:0|[1-9]\d*(?::\d{1,16}){6}) (\S+)((?: \d{1,16} [-\d:,]{1,300} \d{1,16})*)$`)
 	})
 	stateFormNewer = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:[4-9]|[1-9]\d+) `) })
 	stateFormOlder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[12] `) })
@@ -92,7 +92,7 @@ func ParseState(text string, now int64) (State, error) {
 func (s *State) sound(now int64, pausing bool) bool {
 	const most, century = 4_000_000_000_000, 3_000_000_000_000
 	for i, r := range s.Rates.All() {
-		if t := s.tallies[i]; r.Burst == 0 && ((t[0] == 0) != (t[1] == 0) || t[1]-now > century) || r.Burst > 0 && t[0]/1000-now > century {
+		if !s.tallies[i].sound(r, now, century) {
 			return false
 		}
 	}
@@ -125,7 +125,7 @@ func (t *turns) sound(s *State) bool {
 // Counts reports whether something counts for a rate, or did until a short time ago.
 func (s *State) Counts() bool {
 	for _, t := range s.tallies {
-		if t[0] > 0 {
+		if t.counts > 0 {
 			return true
 		}
 	}
@@ -141,7 +141,7 @@ func (c *cursor) state() (s State) {
 	s.turns, s.Rates = c.turns(), c.rates()
 	if s.Rates != "" {
 		for i := range strings.Count(string(s.Rates), ",") + 1 {
-			s.tallies[i] = tally{c.next(), c.next(), c.next()}
+			s.tallies[i] = c.tally()
 		}
 	}
 	return s
@@ -151,6 +151,26 @@ func (c *cursor) word() string {
 	word, rest, _ := strings.Cut(c.rest, " ")
 	c.rest = rest
 	return word
+}
+
+// tally reads what is kept of a rate.
+func (c *cursor) tally() (t tally) {
+	t.counts = c.next()
+	if strings.ContainsAny(c.rest[:max(strings.IndexByte(c.rest, ' '), 0)], "-:") {
+		t.lacks = c.word()
+	} else {
+		t.fades = c.next()
+	}
+	t.since = c.next()
+	return t
+}
+
+// sound reports whether the numbers can be those of r, with ends that are not further off than most (ms).
+func (t *tally) sound(r Rate, now, most int64) bool {
+	if r.Burst > 0 {
+		return t.lacks != "" && t.counts/1000-now <= most
+	}
+	return t.lacks == "" && (t.counts == 0) == (t.fades == 0) && t.fades-now <= most
 }
 
 // turns reads where the lines of tenants stand.

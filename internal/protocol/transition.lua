@@ -37,8 +37,9 @@
 --   rates          a set of rates, and behind it three numbers of each:
 --                  spent fades since   of a window: what counts in it, and when the first of that leaves it
 --                                      (ms); a charge that is not older than since (us) is in it
---                  full slack since    of a bucket: when it is full again, how much of that time may be
---                                      given back, and since when it was not full, all in us
+--                  full lacks since    of a bucket: when it is full again, what it lacked before the charges
+--                                      that may keep a later refund small (see "Rates"; "-": none), and since
+--                                      when it was not full, all in us
 --                or, where one lease is alone, and there is no sorted set and no record,
 --                3 compact id token deadline expires limit ttl owner label
 --   expires        when the key does (ms); 0: never
@@ -439,9 +440,9 @@ while true do
     rates = set and ratesOf(set) or corrupt('state', stored)
     local at = 1
     for k = 1, #rates do
-      local r, x, y, since, e = rates[k], match(more, '^ (%d+) (%d+) (%d+)()', at)
-      if not e or #x > 16 or #y > 16 or #since > 16 then corrupt('state', stored) end
-      if r.burst then r.full, r.slack, r.was = x + 0, y + 0, x + 0 else r.spent, r.fades = x + 0, y + 0 end
+      local r, x, y, since, e = rates[k], match(more, '^ (%d+) ([-%d:,]+) (%d+)()', at)
+      if not e or #x > 16 or #y > (r.burst and 300 or 16) or #since > 16 or not find(y, r.burst and '[-:]' or '^%d+$') then corrupt('state', stored) end
+      if r.burst then r.full, r.lacks, r.was = x + 0, y, x + 0 else r.spent, r.fades = x + 0, y + 0 end
       r.since, r.charged, at, counting = since + 0, 0, e, counting or x ~= '0'
       if r.burst and x / 1e3 - now > CENTURY or not r.burst and ((x == '0') ~= (y == '0') or y - now > CENTURY) then corrupt('state', stored) end
     end
@@ -481,12 +482,12 @@ while true do
     call('DEL', STATE, ORDER)                           -- in an open slot a cluster refuses this: one may be elsewhere
     if stored then
       rates = set ~= '-' and ratesOf(set)
+      stored = format('3 %s %s %s %s 0 0 0 0 0 %s 0 %s 0 0 %s', declared, pin, paused, changes, last, till, set)
       for k = 1, rates and #rates or 0 do
         local r = rates[k]
-        r.full, r.slack, r.spent, r.fades, r.since, r.charged = 0, 0, 0, 0, 0, 0
+        r.full, r.lacks, r.spent, r.fades, r.since, r.charged = 0, '-', 0, 0, 0, 0
+        stored = stored .. (r.burst and ' 0 - 0' or ' 0 0 0')
       end
-      stored = format('3 %s %s %s %s 0 0 0 0 0 %s 0 %s 0 0 %s', declared, pin, paused, changes, last, till, set)
-        .. string.rep(' 0 0 0', rates and #rates or 0)
       call('HSET', STATE, 'state', stored)
     end
   elseif not stored and call('EXISTS', STATE) > 0 then
@@ -808,7 +809,7 @@ while true do
         if id == COUNTS and sub(record, 1, 3) == 'r |' then -- it counts no more
           for n = 1, rates and #rates or 0 do
             local r = rates[n]
-            r.full, r.slack, r.spent, r.fades = 0, 0, 0, 0
+            r.full, r.lacks, r.spent, r.fades = 0, '-', 0, 0
           end
           counting = false
         elseif id == COOL then
@@ -886,9 +887,43 @@ while true do
       if r.spent > r.charged then readRows() else r.grain, r.oldest, r.newest, r.sums = grainOf(r), 0, -1, '' end
     end
 
+    -- A bucket may give back, of a charge, the least that it lacked before any later one: with more, it would
+    -- have been full then, and lost what came. So it keeps what it lacked before a charge while it lacked more
+    -- before each later one: pairs of us after "since" and us that it lacked, both rising. Of more than eight the
+    -- two oldest become one, which may make a refund smaller.
+    local function lacksOf(r)
+      local all = {}
+      local rest = string.gsub(r.lacks .. ',', '^%-,', '')
+      rest = string.gsub(rest, '(%d+):(%d+),', function(at, lack)
+        if #at > 16 or #lack > 16 then corrupt('state', stored) end
+        all[#all + 1] = { at = at + 0, lack = lack + 0 }
+        return ''
+      end)
+      if rest ~= '' then corrupt('state', stored) end
+      return all
+    end
+
+    local function keep(r, all)
+      local text = ''
+      for k = 1, #all do text = text .. format(',%d:%d', all[k].at, all[k].lack) end
+      r.lacks = text == '' and '-' or sub(text, 2)
+    end
+
     local function fill(r, cost)                        -- charges a bucket
-      if r.full <= us then r.full, r.slack, r.since = us, last(r, r.burst), math.max(r.since, us)
-      elseif r.full - us < r.slack then r.slack = r.full - us end
+      if r.full <= us then r.full, r.lacks, r.since = us, '-', math.max(r.since, us)
+      else
+        local all, at = lacksOf(r), us - r.since
+        local before = all[1] and all[#all].at or 0
+        if at ~= before then                            -- else it is a charge of the same call, before which it lacked more
+          while all[1] and all[#all].lack >= r.full - us do all[#all] = nil end
+          all[#all + 1] = { at = math.max(at, before + 1), lack = r.full - us } -- later than before, though the clock was set back
+          if #all > 8 then
+            all[2].lack = all[1].lack
+            table.remove(all, 1)
+          end
+          keep(r, all)
+        end
+      end
       r.full = math.min(r.full + last(r, cost), us + CENTURY * 500)
     end
 
@@ -946,6 +981,19 @@ while true do
     end
 
     if settles then
+      local function refund(r, less, at)                -- of a charge at this time after "since"
+        local all, n = lacksOf(r), 1
+        while all[n] and all[n].at <= at do n = n + 1 end
+        less = math.min(less, all[n] and all[n].lack or less, math.max(r.full - us, 0))
+        for k = n, #all do all[k].lack = all[k].lack - less end
+        while n > 1 and all[n] and all[n - 1].lack >= all[n].lack do
+          n = n - 1
+          table.remove(all, n)
+        end
+        keep(r, all)
+        r.full = r.full - less
+      end
+
       -- Corrects what a lease has cost in one unit. What it has cost less counts no more, unless it has
       -- left the window, or was charged to another set of rates; a bucket gets back what it would have
       -- kept. What it has cost more counts whole from now.
@@ -955,8 +1003,7 @@ while true do
           local less = cost < is and is - cost or is
           if r.unit ~= unit or since + 0 < r.since then less = 0 end
           if less > 0 and r.burst then
-            less = math.min(floor(less * 1e3 * r.per / r.n), r.slack, math.max(r.full - us, 0))
-            r.full, r.slack = r.full - less, r.slack - less
+            refund(r, floor(less * 1e3 * r.per / r.n), since - r.since)
           elseif less > 0 and r.spent > r.charged then
             open(r)
             local n, at = floor(floor(since / 1e3) / r.grain), 1
@@ -1022,7 +1069,7 @@ while true do
             local times = per > r.per and per / r.per or r.per / per
             if rates[n].unit == r.unit and (not from or times < least) then from, least = rates[n], times end
           end
-          r.full, r.slack, r.spent, r.fades, r.charged = 0, 0, 0, 0, 0
+          r.full, r.lacks, r.spent, r.fades, r.charged = 0, '-', 0, 0, 0
           r.since = math.max(us, seq + 1)                 -- above all charges before
           if from and not r.burst and not from.burst then
             open(from)
@@ -1030,9 +1077,11 @@ while true do
             r.grain, r.oldest, r.newest, r.sums = from.grain, from.oldest, from.newest, from.sums
             if r.grain > grainOf(r) or r.grain * 390 < r.per then sort(r) end
             roll(r)
+          elseif from and r.burst and from.n == r.n and from.per == r.per and from.full - us <= last(r, r.burst) then
+            r.full, r.lacks, r.since = from.full, from.lacks, from.since
           elseif from then                                -- a bucket has no more than what it lacks
-            local spent = from.burst and math.ceil(math.max(from.full - us, 0) * from.n / (1e3 * from.per)) or from.spent
-            if not r.burst then r.spent, r.charged = spent, spent
+            local spent = from.burst and math.max(from.full - us, 0) * from.n / (1e3 * from.per) or from.spent
+            if not r.burst then r.spent, r.charged = math.ceil(spent), math.ceil(spent)
             elseif spent > 0 then r.full = us + last(r, math.min(spent, r.burst)) end
           end
         end
@@ -1050,7 +1099,7 @@ while true do
       for k = 1, rates and #rates or 0 do
         local r = rates[k]
         if r.burst then
-          if r.full <= now * 1000 then r.full, r.slack = 0, 0 end
+          if r.full <= now * 1000 then r.full, r.lacks = 0, '-' end
           ends, counting = math.max(ends, floor((r.full + 999) / 1e3)), counting or r.full > 0
         else
           if r.charged > 0 then
@@ -1503,7 +1552,8 @@ while true do
     else state = state .. format(' %d:%d:%d:%d:%d:%d:%d ', epoch, clock, fresh, plains.place, plains.count, tenants, nextLine) .. set end
     for k = 1, rates and #rates or 0 do
       local r = rates[k]
-      state = state .. format(' %d %d %d', r.burst and r.full or r.spent, r.burst and r.slack or r.fades, r.since)
+      if r.burst then state = state .. format(' %d %s %d', r.full, r.lacks, r.since)
+      else state = state .. format(' %d %d %d', r.spent, r.fades, r.since) end
     end
     local unchanged = stored
     if state ~= stored then
