@@ -59,7 +59,7 @@ func (a *app) evictCommand() *cobra.Command {
 given ids, which "berth show" prints, or all with a label, or of a tenant, a
 host or a process. It shows which, and asks; without a terminal it needs --yes.
 
-A holder is told to stop, and its lease is no longer renewed: its permits are
+A holder is asked to stop, and its lease is no longer renewed: its permits are
 free when it gives them back, or when its lease expires. With --force they are
 free at once, whether or not the holder has stopped: for a short time the limit
 can be exceeded.
