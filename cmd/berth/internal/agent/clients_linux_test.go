@@ -165,7 +165,7 @@ func TestClients(t *testing.T) {
 			t.Parallel()
 			o := newOffice(t, l)
 			for _, story := range []func(*office){
-				released, known, several, settled, cooled, ofTenant, renewed, killed, killedInQueue, interrupted, dropped, forked, takenAway,
+				released, queued, known, several, settled, cooled, ofTenant, renewed, killed, killedInQueue, interrupted, dropped, forked, takenAway,
 				refused, evicted, frozen, beating, overTCP, stopped, garbage, deserted, desertedInQueue, lonely,
 			} {
 				o.open()
@@ -207,6 +207,20 @@ func released(o *office) {
 	}
 	o.Must(err)
 	o.Release(lease)
+}
+
+// queued: who waits is granted when its turn has come, and not before.
+func queued(o *office) {
+	lease := o.next()
+	d := o.program(`{}`)
+	o.UntilWaiting(1)
+	behind := o.Start(o.goes.Sem(1))
+	o.UntilWaiting(2)
+	o.Release(lease)
+	d.says("granted 0")
+	behind.Waits()
+	d.told("release", "released")
+	o.Release(behind.Granted())
 }
 
 // killed: the next one has the permit long before the TTL.
