@@ -119,11 +119,12 @@ func (f *agentFlags) check() (err error) {
 		return exit.Usagef("--metrics-listen %q: it is not an ADDRESS:PORT such as 127.0.0.1:9358", f.metrics)
 	case !agent.IsAddress(f.listen):
 		return nil
-	case f.Token == "" && !f.probe:
-		return exit.Usagef("--listen %s: every program of this machine could take permits: add --token-file", f.listen)
 	}
 	if err := agent.CheckAddress(f.listen); err != nil {
 		return exit.Usagef("--listen: %w", err)
+	}
+	if f.Token == "" && !f.probe {
+		return exit.Usagef("--listen %s: every program of this machine could take permits: add --token-file", f.listen)
 	}
 	return nil
 }

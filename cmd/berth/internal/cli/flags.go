@@ -40,7 +40,7 @@ func noEmptyFlags(cmd *cobra.Command) (err error) {
 var flagOf = map[string]string{
 	"name": "the semaphore's name cannot be used", "prefix": "--prefix", "pause": "--for",
 	"TTL": "--ttl", "weight": "--weight", "HeadStart": "--head-start", "MaxHold": "--max-hold", "QueueLimit": "--queue-limit",
-	"Rate": "--rate", "Cost": "--cost", "Tenant": "--tenant", "label": "--label",
+	"Rate": "--rate", "Cost": "--cost", "Tenant": "--tenant", "Share": "--share", "label": "--label",
 }
 
 // inFlags words a refusal of the library for who gave a flag.

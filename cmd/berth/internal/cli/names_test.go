@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/berth-go/berth"
@@ -119,6 +120,19 @@ func TestRefusalsNameFlags(t *testing.T) {
 		run, pause := find(Root(), "run"), find(Root(), "pause")
 		if isFlag && run.Flags().Lookup(name) == nil && run.InheritedFlags().Lookup(name) == nil && pause.Flags().Lookup(name) == nil {
 			t.Errorf("there is no %s", flag)
+		}
+	}
+	client, err := berth.New(redis.NewClient(&redis.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, o := range map[string]berth.Option{
+		"--ttl": berth.TTL(1), "--weight": berth.Weight(0), "--max-hold": berth.MaxHold(1), "--queue-limit": berth.QueueLimit(-1),
+		"--rate": berth.Rate(0, 1), "--cost": berth.Cost(-1), "--tenant": berth.Tenant(""), "--share": berth.Share(0), "--label": berth.Label("\n"),
+	} {
+		_, err := client.Semaphore("s", 1, o)
+		if got := fmt.Sprint(inFlags(err)); !strings.HasPrefix(got, want+": ") {
+			t.Errorf("%s: %s", want, got)
 		}
 	}
 }

@@ -211,6 +211,8 @@ func (p *permitFlags) check(cmd *cobra.Command) error {
 		p.noWait = true
 	case p.queueLimit < 0 && f.Changed("queue-limit"):
 		return exit.Usagef("--queue-limit %d: it is negative", p.queueLimit)
+	case f.Changed("share") && p.tenant == "":
+		return exit.Usagef("--share %d: it is that of a tenant: add --tenant", p.share)
 	case f.Changed("limit") && p.limit < 1:
 		return exit.Usagef("--limit %d: it must be at least 1", p.limit)
 	case f.Changed("limit") && p.weight > p.limit:
