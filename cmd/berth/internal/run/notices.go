@@ -219,12 +219,13 @@ func (n *Notices) Flush(d time.Duration) {
 // line is the status line that tells a user at a terminal why the command has not started
 // yet. It is updated in place, and erased when the command starts.
 type line struct {
-	cfg   Config
-	since time.Time
-	place *berth.Place // nil while not in the queue
-	heard time.Time    // when it came
-	why   string       // who paused or pinned it, and why; "" if that is not known
-	told  bool         // the outage was written to a log
+	cfg     Config
+	since   time.Time
+	place   *berth.Place // nil while not in the queue
+	heard   time.Time    // when it came
+	why     string       // who paused or pinned it, and why; "" if that is not known
+	told    bool         // the outage was written to a log
+	refusal error        // why Redis refuses, or did
 }
 
 // tellAfter is how long an outage lasts before it is written to a log.
@@ -260,6 +261,7 @@ func (l *line) draw() {
 
 // refused tells, once, why Redis refuses the request; who waits outlasts that.
 func (l *line) refused(why error) {
+	l.refusal = why
 	if !l.cfg.Quiet {
 		l.cfg.Notices.Printf("redis refuses, for now: %v; still waiting", why)
 	}

@@ -185,6 +185,9 @@ func (cfg Config) outcome(a acquired, line *line) (*berth.Lease, error) {
 		if isFailure && errors.Is(err, berth.ErrRefused) { // to the last, and it never was in the queue
 			return nil, cfg.refusedBy(failure)
 		}
+		if line.place == nil && line.refusal != nil { // the library is late to return
+			return nil, cfg.refusedBy(line.refusal)
+		}
 		return nil, cfg.refused(timedOut(cfg, line))
 	case isBusy:
 		return nil, cfg.refused(busyText(cfg, busy))

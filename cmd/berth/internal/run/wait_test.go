@@ -280,11 +280,30 @@ func TestOnlyWhoWaitsOutlastsARefusal(t *testing.T) {
 			}
 			cfg.Ping = answers
 			took, err := waited(t, *cfg, refuses)
-			last := 10 * time.Second * (want / time.Hour) // the try and the pause that are under way then
+			last := time.Duration(0)
+			if want == time.Hour {
+				last = 10 * time.Second // the try and the pause that are under way then
+			}
 			if took < want || took > want+last || exit.Of(err) != exit.Unavailable || !strings.Contains(err.Error(), said) {
 				t.Errorf("%+v: code %d after %v, want %v: %v", cfg, exit.Of(err), took, want, err)
 			}
 		}
+	}
+}
+
+// TestARefusedWaitThatEndsLateIsRefused: where the library is late to return, too.
+func TestARefusedWaitThatEndsLateIsRefused(t *testing.T) {
+	const said = "OOM command not allowed when used memory > 'maxmemory'."
+	cfg := Config{Wait: time.Minute, Ping: func(context.Context) error { return nil }}
+	took, err := waited(t, cfg, func(h *Health) acquire {
+		return func(context.Context, func(berth.Place)) (*berth.Lease, error) {
+			h.begin()(errReply(said), false)
+			<-time.After(time.Hour)
+			return nil, context.DeadlineExceeded
+		}
+	})
+	if took != time.Minute+grace || exit.Of(err) != exit.Unavailable || !strings.Contains(err.Error(), said) {
+		t.Errorf("code %d after %v: %v", exit.Of(err), took, err)
 	}
 }
 
