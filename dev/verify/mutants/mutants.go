@@ -156,8 +156,8 @@ var All = []Mutant{
 	{
 		Name: "old-window", What: "what was granted before the rate was changed counts for the old window", Scenario: "clients", Caught: []string{"R2"},
 		Edits: []Edit{{
-			script, "            roll(r)\n          elseif from then",
-			"            local n = math.max(floor((from.per - r.per) / r.grain), 0)\n            r.oldest, r.newest = r.oldest + n, r.newest + n\n            roll(r)\n          elseif from then",
+			script, "            roll(r)\n          elseif from and r.burst",
+			"            local n = math.max(floor((from.per - r.per) / r.grain), 0)\n            r.oldest, r.newest = r.oldest + n, r.newest + n\n            roll(r)\n          elseif from and r.burst",
 		}},
 	},
 
