@@ -17,9 +17,8 @@ func limited(sem *berth.Semaphore, next asynq.Handler) asynq.Handler {
 	})
 }
 
-// givingBack is what asynq has to know of such tasks: that they have not failed, and when to try them
-// again. asynq archives a task that is given back when it has used up its retries, so let MaxRetry be 1
-// at least.
+// givingBack says to asynq that such tasks have not failed, and when to try them again. It archives
+// a task that is given back when it has used up its retries, so let MaxRetry be 1 at least.
 func givingBack(config asynq.Config) asynq.Config {
 	config.IsFailure = func(err error) bool { return err != nil && !isLater(err) }
 	config.RetryDelayFunc = func(n int, err error, task *asynq.Task) time.Duration {
