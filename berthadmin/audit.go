@@ -27,7 +27,7 @@ const (
 // Audited is a change made by an Inspector that Because returned.
 type Audited struct {
 	At    time.Time `json:"at"`   // by the server's clock
-	Verb  string    `json:"verb"` // resize, "resize --rate", pin, unpin, pause, resume, evict, "evict --force" or purge
+	Verb  string    `json:"verb"` // resize, pin, unpin, these three also with " --rate", pause, resume, evict, "evict --force" or purge
 	Name  string    `json:"name"` // of the semaphore
 	What  string    `json:"what"` // the limit, the rates of a unit, the length of a pause, or the id of the lease or request; else ""
 	From  string    `json:"from"` // of resize, pin and unpin, the limit before, as far as it could be read, or the rates; else ""

@@ -59,6 +59,7 @@ type Summary struct {
 	Expired      int           `json:"expired"`       // holders and waiters that have expired but are still counted: the next call removes them
 	LimitChanges int           `json:"limit_changes"` // declarations that changed the limit, or the rates
 	Rates        []Rate        `json:"rates"`         // those in force, by unit and window
+	RatesPinned  bool          `json:"rates_pinned"`  // an operator has pinned them: no declaration changes them
 	PausedFor    time.Duration `json:"-"`             // until its pause ends by itself; 0: it is not paused, or until Resume
 	PausedBy     string        `json:"paused_by"`     // who set the pause that ends by itself; else ""
 	// RetryAfter is how long the rates alone keep out the first in the queue or, where nobody waits, a
@@ -220,7 +221,7 @@ var errLeft = fmt.Errorf("%w: what is left of it has expired", ErrNotFound)
 // of whose rate nothing is spent.
 func inUse(name string, s *look.Snapshot) error {
 	switch {
-	case s.Exists && (s.Pin >= 0 || s.Paused || s.Holders+s.Waiting > 0 || s.Counts()):
+	case s.Exists && (s.Pin >= 0 || s.RatesPinned || s.Paused || s.Holders+s.Waiting > 0 || s.Counts()):
 		return nil
 	case s.Remnant, s.Stale:
 		return fmt.Errorf("%w (semaphore %q)", errLeft, name)

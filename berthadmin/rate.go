@@ -35,7 +35,8 @@ func (r Rate) rate() protocol.Rate {
 // SetRates declares the rates of one unit, which replace those that it has, as an acquire declares all:
 // the rates of other units stay, and of those given only N, Per and Burst are looked at. Without any
 // the unit has no rate any more. Waiters that now fit are granted at once, and what was granted before
-// counts for at most one new window. The next acquire that declares rates replaces them all.
+// counts for at most one new window. The next acquire that declares rates replaces them all: PinRates
+// prevents that. Pinned rates stay as they are, and after equals before.
 //
 // It returns the rates of the unit before, of which Spent is not known, and after. The error is
 // ErrNotFound when the semaphore is idle: then there is nothing to change.
@@ -52,16 +53,62 @@ func (in *Inspector) SetRates(ctx context.Context, name, unit string, set ...Rat
 		if err != nil {
 			return "", false, err
 		}
-		for _, r := range reply.WasRates.All() {
-			before = append(before, rates([]protocol.Budget{{Rate: r}})...)
-		}
-		before, after = ofUnit(unit, before), ofUnit(unit, rates(reply.Budgets(reply.Now)))
+		before, after = beforeAndAfter(unit, &reply)
 		return text(unit, reply.WasRates), text(unit, reply.WasRates) == text(unit, reply.Rates), nil
 	})
-	if errors.Is(err, protocol.ErrRequest) {
-		err = &berth.InvalidError{What: "rates", Reason: fmt.Sprintf("with those of other units they are more than %d", protocol.MostRates)}
+	return before, after, tooMany(err)
+}
+
+// PinRates is SetRates, and pins all rates of the semaphore, those of other units too: no declaration
+// changes them until UnpinRates, even while the semaphore is idle. It pins that there are none, where
+// none are left. An idle semaphore can be pinned, too.
+func (in *Inspector) PinRates(ctx context.Context, name, unit string, set ...Rate) (before, after []Rate, err error) {
+	op, err := setRates(unit, set)
+	if err != nil {
+		return nil, nil, err
 	}
-	return before, after, err
+	op.Flag = true
+	err = in.record(ctx, "pin --rate", name, text(unit, op.Rates), func() (from string, same bool, err error) {
+		pinned := in.ratesPinned(ctx, name)
+		reply, err := in.applied(ctx, name, op)
+		if err != nil {
+			return "", false, err
+		}
+		before, after = beforeAndAfter(unit, &reply)
+		return text(unit, reply.WasRates), pinned && text(unit, reply.WasRates) == text(unit, reply.Rates), nil
+	})
+	return before, after, tooMany(err)
+}
+
+// UnpinRates ends what PinRates began. The rates stay until the next acquire that declares others. The
+// error is ErrNotFound when the semaphore is idle, and neither pinned nor paused.
+func (in *Inspector) UnpinRates(ctx context.Context, name string) error {
+	return in.record(ctx, "unpin --rate", name, "", func() (from string, same bool, err error) {
+		pinned := in.ratesPinned(ctx, name)
+		return "", !pinned, in.change(ctx, name, protocol.Op{Verb: protocol.UnpinRates})
+	})
+}
+
+// ratesPinned reports whether rates are pinned, as far as that can be read.
+func (in *Inspector) ratesPinned(ctx context.Context, name string) bool {
+	s, err := in.snapshot(ctx, name, false)
+	return err == nil && s.RatesPinned
+}
+
+// beforeAndAfter returns the rates of a unit before and after a call.
+func beforeAndAfter(unit string, reply *protocol.Reply) (before, after []Rate) {
+	for _, r := range reply.WasRates.All() {
+		before = append(before, rates([]protocol.Budget{{Rate: r}})...)
+	}
+	return ofUnit(unit, before), ofUnit(unit, rates(reply.Budgets(reply.Now)))
+}
+
+// tooMany explains why the script refused a set of rates: all else was checked before.
+func tooMany(err error) error {
+	if errors.Is(err, protocol.ErrRequest) {
+		return &berth.InvalidError{What: "rates", Reason: fmt.Sprintf("with those of other units they are more than %d", protocol.MostRates)}
+	}
+	return err
 }
 
 // setRates is the operation of SetRates.

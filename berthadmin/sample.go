@@ -200,6 +200,7 @@ func summary(name string, s *look.Snapshot) Summary {
 		Holders: s.Holders, Waiting: s.Waiting, NextExpiry: until(s, s.Lease), Expired: s.Expired, LimitChanges: s.Changes,
 	}
 	sum.Rates, sum.RetryAfter = spent(s)
+	sum.RatesPinned = s.RatesPinned
 	if s.Ends > 0 {
 		sum.PausedFor, sum.PausedBy = until(s, s.Ends), s.Who
 	}

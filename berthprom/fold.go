@@ -118,7 +118,7 @@ func (f *fold) of(rows []berthwatch.Row, now time.Time) map[string]*series {
 		label, closed := f.label(&r), r.Paused || r.Limit == 0
 		s := &series{
 			several: label != r.Name, permits: r.InUse, leases: r.Holders, waiting: r.Waiting,
-			oldestWait: r.OldestWait, oldest: r.Oldest, ceiling: r.Ceiling, paused: r.Paused, pinned: r.Pinned, pauseFor: r.PausedFor,
+			oldestWait: r.OldestWait, oldest: r.Oldest, ceiling: r.Ceiling, paused: r.Paused, pinned: r.Pinned || r.RatesPinned, pauseFor: r.PausedFor,
 			endless: r.Paused && r.PausedFor == 0, changes: changes,
 			rates: ratesOf(r.Rates),
 		}
@@ -155,7 +155,7 @@ func (f *fold) of(rows []berthwatch.Row, now time.Time) map[string]*series {
 // label is under which name a semaphore is counted. One that an operator has set something for, until
 // somebody takes it back, has its own: among others nobody would see it.
 func (f *fold) label(r *berthwatch.Row) string {
-	if r.Pinned || r.Paused && r.PausedFor == 0 {
+	if r.Pinned || r.RatesPinned || r.Paused && r.PausedFor == 0 {
 		return r.Name
 	}
 	return f.group.Of(r.Name)
@@ -164,9 +164,9 @@ func (f *fold) label(r *berthwatch.Row) string {
 // buried returns the row of a semaphore with nobody but the dead, as it will be after the next
 // request, which removes them. There may be none for long.
 func buried(r berthwatch.Row) berthwatch.Row {
-	b := berthwatch.Row{Summary: berthadmin.Summary{Name: r.Name}, Idle: !r.Paused && !r.Pinned && !spends(r.Rates)}
+	b := berthwatch.Row{Summary: berthadmin.Summary{Name: r.Name}, Idle: !r.Paused && !r.Pinned && !r.RatesPinned && !spends(r.Rates)}
 	if !b.Idle {
-		b.Rates = r.Rates
+		b.Rates, b.RatesPinned = r.Rates, r.RatesPinned
 		b.Limit, b.Declared, b.Paused, b.Pinned, b.PausedFor = r.Limit, r.Declared, r.Paused, r.Pinned, r.PausedFor
 	}
 	return b

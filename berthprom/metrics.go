@@ -55,7 +55,7 @@ var (
 	leaseCeiling    = gauge("lease_ceiling_seconds", "Time until the next lease comes to its MaxHold. Absent where none has one, and above 500 holders and waiters.", nameLabel)
 	paused          = gauge("paused", "Whether an operator has paused it.", nameLabel)
 	pauseRemaining  = gauge("pause_remaining_seconds", "Time until its pause ends by itself. Absent where none does.", nameLabel)
-	pinned          = gauge("pinned", "Whether an operator has pinned its limit.", nameLabel)
+	pinned          = gauge("pinned", "Whether an operator has pinned its limit or its rates.", nameLabel)
 	rateCosts       = gauge("rate_costs", "Costs that may be granted in any window of a rate or, with a burst, at once.", nameLabel, "unit", "window")
 	rateWindow      = gauge("rate_window_seconds", "Length of the window of a rate.", nameLabel, "unit", "window")
 	rateSpent       = gauge("rate_spent", "Costs of the grants that count for a rate.", nameLabel, "unit", "window")
@@ -174,7 +174,7 @@ func count(rows []berthwatch.Row) map[string]int {
 		case r.Err != nil && !errors.Is(r.Err, berth.ErrInvalid): // for which there are no keys
 			n["damaged"]++
 		}
-		for state, is := range map[string]bool{"contended": r.Waiting > 0, "paused": r.Paused, "pinned": r.Pinned} {
+		for state, is := range map[string]bool{"contended": r.Waiting > 0, "paused": r.Paused, "pinned": r.Pinned || r.RatesPinned} {
 			if is {
 				n[state]++
 			}

@@ -19,7 +19,8 @@ type Action struct {
 	Verb  string // pause, resume, pin, unpin, resize, evict or purge
 	Name  string
 	Limit int           // pin, resize without Rates
-	Rates string        // resize: rates instead of the limit, as ParseRate reads them, with spaces between
+	Rates string        // pin, resize: rates instead of the limit, as ParseRate reads them, with spaces between
+	Rated bool          // unpin: the rates, and not the limit
 	For   time.Duration // pause: how long; 0: until resumed
 	ID    string        // evict: of the lease or request
 	Who   string        // evict: who holds or waits with it
@@ -55,12 +56,18 @@ func (a Action) Do(ctx context.Context, in *berthadmin.Inspector) error {
 	case "resume":
 		return in.Resume(ctx, a.Name)
 	case "pin":
+		if a.Rates != "" {
+			return a.setRates(ctx, in.PinRates)
+		}
 		return in.Pin(ctx, a.Name, a.Limit)
 	case "unpin":
+		if a.Rated {
+			return in.UnpinRates(ctx, a.Name)
+		}
 		return in.Unpin(ctx, a.Name)
 	case "resize":
 		if a.Rates != "" {
-			return a.setRates(ctx, in)
+			return a.setRates(ctx, in.SetRates)
 		}
 		return in.Resize(ctx, a.Name, a.Limit)
 	case "purge":
@@ -75,13 +82,13 @@ func (a Action) Do(ctx context.Context, in *berthadmin.Inspector) error {
 }
 
 // setRates sets the rates of each unit. If it fails, those of the units before stand.
-func (a Action) setRates(ctx context.Context, in *berthadmin.Inspector) error {
+func (a Action) setRates(ctx context.Context, set func(ctx context.Context, name, unit string, set ...berthadmin.Rate) (before, after []berthadmin.Rate, err error)) error {
 	units, rates, err := byUnit(a.Rates)
 	if err != nil {
 		return err
 	}
 	for _, unit := range units {
-		if _, _, err := in.SetRates(ctx, a.Name, unit, rates[unit]...); err != nil {
+		if _, _, err := set(ctx, a.Name, unit, rates[unit]...); err != nil {
 			return err
 		}
 	}
@@ -99,6 +106,9 @@ func (a Action) Args() []string {
 	}
 	for rate := range strings.FieldsSeq(a.Rates) {
 		args = append(args, "--rate", rate)
+	}
+	if a.Rated {
+		args = append(args, "--rate")
 	}
 	if a.Reason != "" {
 		args = append(args, "--reason", a.Reason)
@@ -184,8 +194,12 @@ func (a Action) Effect() []string {
 		return []string{"No more permits are granted until \"berth resume\". Holders keep theirs, and waiters their places."}
 	case a.Verb == "resume":
 		return []string{"Permits are granted again, at once to those who wait."}
+	case a.Verb == "pin" && a.Rates != "":
+		return []string{"These rates take the place of those of their units, and all are pinned: whatever programs declare, until \"berth unpin --rate\"."}
 	case a.Verb == "pin":
 		return []string{"This limit overrides what programs declare, until \"berth unpin\". With 0 nothing is granted. Holders keep their permits."}
+	case a.Verb == "unpin" && a.Rated:
+		return []string{"The next program that declares rates replaces them."}
 	case a.Verb == "unpin":
 		return []string{"The limit that programs declare is in force again."}
 	case a.Rates != "":
@@ -194,7 +208,7 @@ func (a Action) Effect() []string {
 		return []string{"This limit is in force until the next program declares another. Holders keep their permits."}
 	case a.Verb == "purge":
 		return []string{
-			"Everything is forgotten: leases, queue, pin and pause.",
+			"Everything is forgotten: leases, queue, pins and pause.",
 			"Holders learn of it when they renew, at the latest: until then the limit can be exceeded.",
 		}
 	case a.Force:

@@ -15,8 +15,8 @@ import (
 // Reasons say who paused, pinned and resized semaphores, as far as the audit goes back.
 type Reasons map[string]settings
 
-// settings are the last entries about a semaphore's pause, pin, declared limit and rates.
-type settings struct{ pause, pin, limit, rates *berthadmin.Audited }
+// settings are the last entries about a semaphore's pause, pins, declared limit and rates.
+type settings struct{ pause, pin, ratesPin, limit, rates *berthadmin.Audited }
 
 // ReasonsIn collects the reasons from an audit, as Inspector.Audit yields it. It stops at an
 // error, for example when the user may not read the audit.
@@ -32,12 +32,14 @@ func ReasonsIn(audit iter.Seq2[berthadmin.Audited, error]) Reasons {
 			s.pause = cmp.Or(s.pause, &e)
 		case "pin", "unpin":
 			s.pin = cmp.Or(s.pin, &e)
+		case "pin --rate", "unpin --rate":
+			s.ratesPin = cmp.Or(s.ratesPin, &e)
 		case "resize":
 			s.limit = cmp.Or(s.limit, &e)
 		case resizedRate:
 			s.rates = cmp.Or(s.rates, &e)
 		case "purge": // nothing older counts
-			s.pause, s.pin, s.limit, s.rates = cmp.Or(s.pause, &e), cmp.Or(s.pin, &e), cmp.Or(s.limit, &e), cmp.Or(s.rates, &e)
+			s = settings{cmp.Or(s.pause, &e), cmp.Or(s.pin, &e), cmp.Or(s.ratesPin, &e), cmp.Or(s.limit, &e), cmp.Or(s.rates, &e)}
 		}
 		all[e.Name] = s
 	}
@@ -66,6 +68,11 @@ func (r Reasons) Paused(s *berthadmin.Summary) string {
 // Pin says the same about a pin.
 func (r Reasons) Pin(name string) string {
 	return sentence("pinned", "pin", r[name].pin)
+}
+
+// RatesPin says the same about pinned rates.
+func (r Reasons) RatesPin(name string) string {
+	return sentence("rates pinned", "pin --rate", r[name].ratesPin)
 }
 
 // resizedRate is the verb of the audit for rates.
@@ -165,7 +172,7 @@ const remembered = 10 * time.Second
 
 // whys are the reasons for what operators have set.
 func (s *Sampler) whys(ctx context.Context, st *berthadmin.State) (all []string) {
-	if st == nil || !st.Paused && !st.Pinned && st.LimitChanges == 0 {
+	if st == nil || !st.Paused && !st.Pinned && !st.RatesPinned && st.LimitChanges == 0 {
 		return nil
 	}
 	s.mu.Lock()
@@ -182,6 +189,9 @@ func (s *Sampler) whys(ctx context.Context, st *berthadmin.State) (all []string)
 	}
 	if st.Pinned {
 		all = append(all, r.Pin(st.Name))
+	}
+	if st.RatesPinned {
+		all = append(all, r.RatesPin(st.Name))
 	}
 	if st.LimitChanges > 0 {
 		all = append(all, s.changed(st.Name, r)...)

@@ -92,6 +92,9 @@ func (r *Row) States() []string {
 	} else if r.Pinned {
 		all = append(all, "pinned")
 	}
+	if r.RatesPinned {
+		all = append(all, "rates pinned")
+	}
 	if r.InUse > r.Limit {
 		all = append(all, "over limit")
 	}

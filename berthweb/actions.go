@@ -22,7 +22,7 @@ const mostAct = 6 * time.Second
 
 // verbs are the actions, with the message for each when it is done.
 var verbs = map[string]string{
-	"pause": "It is paused.", "resume": "It is resumed.", "pin": "The limit is pinned.", "unpin": "The limit is no longer pinned.",
+	"pause": "It is paused.", "resume": "It is resumed.", "pin": "It is pinned.", "unpin": "It is no longer pinned.",
 	"resize": "It is declared.", "evict": "The eviction is done.", "purge": "Everything of the semaphore is deleted.",
 }
 
@@ -31,7 +31,8 @@ type order struct {
 	Verb    string `json:"-"`
 	Name    string `json:"name"`
 	Limit   *int   `json:"limit"`
-	Rates   string `json:"rates"` // resize: rates instead of the limit, as in "60/1m tokens=none"
+	Rates   string `json:"rates"` // pin, resize: rates instead of the limit, as in "60/1m tokens=none"
+	Rated   bool   `json:"rated"` // unpin: the rates, and not the limit
 	For     string `json:"for"`   // pause: how long, as in "10m"; "": until resumed
 	ID      string `json:"id"`
 	Force   bool   `json:"force"`
@@ -41,7 +42,7 @@ type order struct {
 
 // formOrder reads an order from a form or a link.
 func formOrder(v url.Values) (o order, err error) {
-	o = order{Verb: v.Get("verb"), Name: v.Get("name"), For: v.Get("for"), Rates: v.Get("rates"), ID: v.Get("id"), Force: v.Get("force") == "1", Reason: v.Get("reason"), Confirm: v.Get("confirm")}
+	o = order{Verb: v.Get("verb"), Name: v.Get("name"), For: v.Get("for"), Rates: v.Get("rates"), Rated: v.Get("rated") == "1", ID: v.Get("id"), Force: v.Get("force") == "1", Reason: v.Get("reason"), Confirm: v.Get("confirm")}
 	if v.Get("limit") != "" {
 		n, err := number(v, "limit", 0, 0, berth.MaxLimit)
 		if err != nil {
@@ -59,13 +60,15 @@ func formOrder(v url.Values) (o order, err error) {
 func (o *order) action() (a berthwatch.Action, err error) {
 	a = berthwatch.Action{Verb: o.Verb, Name: o.Name, Reason: o.Reason}
 	switch {
-	case o.Verb == "resize" && o.Rates != "":
+	case (o.Verb == "pin" || o.Verb == "resize") && o.Rates != "":
 		a.Rates, err = o.Rates, berthwatch.CheckRates(o.Rates)
 	case o.Verb == "pin", o.Verb == "resize":
 		if o.Limit == nil {
 			return a, &badRequest{http.StatusBadRequest, "limit", "The limit is missing.", ""}
 		}
 		a.Limit = *o.Limit
+	case o.Verb == "unpin":
+		a.Rated = o.Rated
 	case o.Verb == "pause":
 		a.For, err = berthwatch.ParseFor(o.For)
 	case o.Verb == "evict":

@@ -56,6 +56,21 @@ func TestEachAction(t *testing.T) {
 			},
 		},
 		{
+			verb: "pin", command: "berth pin --rate 14/1s api", form: url.Values{"rates": {"14/1s"}}, json: `,"rates":"14/1s"`,
+			check: func(s *berthadmin.State) bool {
+				return s.Limit == 3 && !s.Pinned && s.RatesPinned && len(s.Rates) == 1 && s.Rates[0].N == 14
+			},
+		},
+		{
+			verb: "unpin", command: "berth unpin --rate api", form: url.Values{"rated": {"1"}}, json: `,"rated":true`,
+			check: func(s *berthadmin.State) bool { return s.Pinned && !s.RatesPinned && len(s.Rates) == 1 },
+			before: func(e *testenv.Env) {
+				e.Must(e.Inspector.Pin(e.Ctx, "api", 9))
+				_, _, err := e.Inspector.PinRates(e.Ctx, "api", "", berthadmin.Rate{N: 14, Per: time.Second})
+				e.Must(err)
+			},
+		},
+		{
 			verb: "evict", command: "berth evict api LEASE", form: url.Values{"id": {"LEASE"}}, json: `,"id":"LEASE"`,
 			check: func(s *berthadmin.State) bool { return s.Leases[0].Evicting },
 		},

@@ -12,6 +12,7 @@ const docs = "https://github.com/berth-go/berth/blob/main/docs/"
 var helps = map[string]string{
 	"paused":       "runbook.md#berthpaused",
 	"pinned":       "runbook.md#berthforgotten",
+	"rates pinned": "runbook.md#berthforgotten",
 	"frozen":       "runbook.md#berthfrozen",
 	"expired":      "runbook.md#berthdeadholders",
 	"flapping":     "runbook.md#berthlimitflapping",
@@ -65,7 +66,7 @@ func look(kind string) string {
 	switch kind {
 	case "idle":
 		return "dim"
-	case "paused", "pinned", "flapping", "rate spent", "waits for the rate":
+	case "paused", "pinned", "rates pinned", "flapping", "rate spent", "waits for the rate":
 		return "warn"
 	}
 	return "bad"

@@ -64,7 +64,7 @@ func (g *group) add(r berthwatch.Row, pattern string) {
 	g.Idle = g.Idle && r.Idle
 	g.InUse, g.Holders, g.Waiting, g.Declared = g.InUse+r.InUse, g.Holders+r.Holders, g.Waiting+r.Waiting, g.Declared+r.Declared
 	g.Limit = min(g.Limit+r.Limit, berth.NoLimit)
-	g.Paused, g.Pinned = g.Paused || r.Paused, g.Pinned || r.Pinned
+	g.Paused, g.Pinned, g.RatesPinned = g.Paused || r.Paused, g.Pinned || r.Pinned, g.RatesPinned || r.RatesPinned
 	g.OldestWait = max(g.OldestWait, r.OldestWait)
 	if r.NextExpiry > 0 && (g.NextExpiry == 0 || r.NextExpiry < g.NextExpiry) {
 		g.NextExpiry = r.NextExpiry

@@ -21,12 +21,12 @@
 //	GET api/v1/history?name=&minutes=                                points, at most an hour
 //	GET api/v1/audit?name=&limit=                                    as berth audit --json
 //	GET api/v1/doctor                                                the findings of Options.Doctor; 404 without it
-//	POST api/v1/VERB         {"name", "limit", "rates", "for", "id", "force", "reason", "confirm"}
+//	POST api/v1/VERB         {"name", "limit", "rates", "rated", "for", "id", "force", "reason", "confirm"}
 //
 // A state is contended, paused, pinned, flapping or damaged; sort is "waiting", "oldest wait", "use",
 // "next expiry" or "name"; next is the next cursor. VERB is pause, resume, pin, unpin, resize, evict or
-// purge, with the fields that it needs: "for" ends a pause, as in "10m"; resize has a limit or rates, as
-// in "60/1m tokens=none"; confirm repeats the name, for purge and force.
+// purge, with the fields that it needs: "for" ends a pause, as in "10m"; pin and resize have a limit or
+// rates, as in "60/1m tokens=none", and rated unpins those; confirm repeats the name, for purge and force.
 //
 // Answers have an ETag; with If-None-Match an unchanged one is 304. Errors are {"error", "code", "hint"}:
 //

@@ -80,7 +80,7 @@ func (s *site) is(r *berthwatch.Row, state string) bool {
 	case "paused":
 		return r.Paused
 	case "pinned":
-		return r.Pinned
+		return r.Pinned || r.RatesPinned
 	case "flapping":
 		return s.sampler.LimitChanges(r.Name, time.Now().Add(-flapSpan)) >= flaps
 	case "damaged":
@@ -280,7 +280,7 @@ func (s *site) who(r *http.Request, entries []entry) {
 	left := stuck
 	for i := range entries {
 		e := &entries[i]
-		if (e.Paused || e.Pinned) && e.Who == "" && reasons == nil {
+		if (e.Paused || e.Pinned || e.RatesPinned) && e.Who == "" && reasons == nil {
 			audit, err := s.audit(r, "")
 			reasons = berthwatch.ReasonsIn(func(yield func(berthadmin.Audited, error) bool) {
 				for i := 0; err == nil && i < len(audit) && yield(audit[i], nil); i++ {
@@ -293,6 +293,8 @@ func (s *site) who(r *http.Request, entries []entry) {
 			e.Who = reasons.Paused(&e.Summary)
 		case e.Pinned:
 			e.Who = reasons.Pin(e.Name)
+		case e.RatesPinned:
+			e.Who = reasons.RatesPin(e.Name)
 		case e.Waiting > 0 && left > 0:
 			left--
 			if st := s.sampler.Detail(e.Name).State; st != nil {

@@ -154,6 +154,9 @@ func (s *site) commands(name string, st *berthadmin.State) (all []string) {
 			a := berthwatch.Action{Verb: "resize", Name: name, Rates: berthwatch.RateFlags(st.Rates), Reason: "REASON"}
 			look(a.Args()...)
 		}
+		if st.RatesPinned {
+			look(berthwatch.Action{Verb: "unpin", Name: name, Rated: true, Reason: "REASON"}.Args()...)
+		}
 		if len(st.Leases) > 0 {
 			a := berthwatch.Action{Verb: "evict", Name: name, ID: st.Leases[0].ID, Reason: "REASON"}
 			look(a.Args()...)

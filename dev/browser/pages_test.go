@@ -207,7 +207,7 @@ func TestTypedThingsStay(t *testing.T) {
 	b.click("#act-pin")
 	b.says("berth pin api 3")
 	b.click("#dialog [value=yes]")
-	b.says("The limit is pinned.")
+	b.says("It is pinned.")
 	b.says("2 of 3")
 	b.click("#evict-" + strings.ReplaceAll(l.ID(), ".", `\.`))
 	b.says("berth evict api " + l.ID())

@@ -46,7 +46,7 @@ func compareReply(t failer, s *step, reply Reply, got []Result) {
 // numbersOf are the numbers that a model fixes; slots and times are lower bounds.
 func (m *model) numbersOf() State {
 	s := State{
-		Rates:    m.set(),
+		Rates: m.set(), RatesPinned: m.ratesPinned,
 		Declared: m.declared, Pin: m.pin, Paused: m.paused, Changes: m.changes, Used: m.used(),
 		Holders: len(m.all(holding)), Waiting: len(m.queue), Marks: len(m.all(dead)) + len(m.lines), Last: m.last,
 		turns: m.turns,
@@ -285,7 +285,7 @@ func (m *model) leastLapse(keeps bool, now int64) (at int64, lapses bool) {
 	if m.ends > 0 {
 		at = max(at, m.ends+1000)
 	}
-	lapses = m.pin < 0 && (!m.paused || m.ends > 0) && (keeps || !live)
+	lapses = m.pin < 0 && !m.ratesPinned && (!m.paused || m.ends > 0) && (keeps || !live)
 	if lapses && !live {
 		at = max(at, now+1, int64(math.Ceil(float64(m.last)/1000))+1000)
 	}

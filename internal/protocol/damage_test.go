@@ -92,6 +92,8 @@ func probes() map[string]Op {
 		"settle":            {Verb: Settle, ID: "s0.2", Costs: ":1"},
 		"give back":         {Verb: Release, ID: "s0.2", Costs: Nothing},
 		"declare":           {Verb: SetRates, Rates: ":1/1000,t:9/60000+2"},
+		"pin rates":         {Verb: SetRates, Rates: ":1/1000,t:9/60000+2", Flag: true},
+		"unpin rates":       {Verb: UnpinRates},
 	}
 }
 

@@ -26,7 +26,7 @@ var heads = func() map[byte]*regexp.Regexp {
 	forms := map[byte][]string{
 		'A': {flag, positive, number, number, positive, number, number, positive, owner, `(?s:.*)`},
 		'H': {number, flag}, 'R': {number}, 'L': {`[01](?: \S+)?`}, 'M': {number, owner}, 'E': {flag},
-		'D': {number}, 'P': {`(?:-1|` + number + `)`}, 'Z': {flag}, 'Q': {`\S+`, `\S+`}, 'S': {`\S+`},
+		'D': {number}, 'P': {`(?:-1|` + number + `)`}, 'Z': {flag}, 'Q': {flag, `\S+`, `\S+`}, 'U': {``}, 'S': {`\S+`},
 		'W': {positive, `(?s:.*)`},
 	}
 	out := map[byte]*regexp.Regexp{}
@@ -139,11 +139,11 @@ func fitsGroup(head string, ids []string) bool {
 	words := strings.Split(head[1:], " ")
 	switch {
 	case verb == SetRates:
-		unit, only := strings.CutSuffix(words[0], ":")
-		if !ratesFit(words[1]) || !only && unit != "*" || only && !GoodUnit(unit) {
+		unit, only := strings.CutSuffix(words[1], ":")
+		if !ratesFit(words[2]) || !only && unit != "*" || only && !GoodUnit(unit) {
 			return false
 		}
-		for _, r := range Rates(strings.Trim(words[1], "-")).All() {
+		for _, r := range Rates(strings.Trim(words[2], "-")).All() {
 			if only && r.Unit != unit {
 				return false
 			}
@@ -250,15 +250,17 @@ var genHead = shared(rapid.Custom(func(t *rapid.T) string {
 		}
 		return strings.Join(words, " ")
 	}
-	switch verb := rapid.SampledFrom([]string{"A", "A", "A", "A", "H", "R", "L", "L", "S", "M", "E", "D", "P", "Z", "B", "B", "T", "T", "Q", "W"}).Draw(t, "verb"); verb {
+	switch verb := rapid.SampledFrom([]string{"A", "A", "A", "A", "H", "R", "L", "L", "S", "M", "E", "D", "P", "Z", "B", "B", "T", "T", "Q", "U", "W"}).Draw(t, "verb"); verb {
 	case "Q":
 		switch rapid.IntRange(0, 2).Draw(t, "which") {
 		case 0:
-			return "Q: -"
+			return "Q" + draw(genBit) + " : -"
 		case 1:
-			return "Qt: t:9/1000"
+			return "Q" + draw(genBit) + " t: t:9/1000"
 		}
-		return "Q* " + genRateWords.Draw(t, "rates")
+		return "Q" + draw(genBit) + " * " + genRateWords.Draw(t, "rates")
+	case "U":
+		return verb
 	case "S":
 		return "S" + genSettled.Draw(t, "settled")
 	case "W":

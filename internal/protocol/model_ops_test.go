@@ -44,10 +44,15 @@ func (s *step) apply(i int, op *Op) Result {
 	case Cool:
 		s.cool(s.now+op.TTL.Milliseconds()+1, op.Who) // a millisecond for what the clock is beyond s.now
 	case SetRates:
-		s.wanted = op.Rates
+		if s.ratesPinned && !op.Flag {
+			break
+		}
+		s.ratesPinned, s.wanted = op.Flag, op.Rates
 		if op.Only {
 			s.wanted, _ = only(s.set(), op.Unit, op.Rates)
 		}
+	case UnpinRates:
+		s.ratesPinned = false
 	}
 	return Result{}
 }
@@ -80,7 +85,7 @@ func (s *step) declares(t *Terms) {
 	case s.declared == 0:
 		s.declare(1)
 	}
-	if t.Rates != "" {
+	if t.Rates != "" && !s.ratesPinned {
 		s.wanted = t.Rates
 	}
 }

@@ -39,7 +39,8 @@ type model struct {
 	turns turns            // of the lines, but for how many wait and have tenants
 	lines map[string]*line // of tenants
 
-	rates []*meter // in force
+	rates       []*meter // in force
+	ratesPinned bool
 }
 
 // line are the waiters of a tenant, or were.
@@ -378,7 +379,7 @@ func (s *step) finish() {
 		s.turns = turns{}
 	}
 	_, counting := s.counting()
-	idle := len(s.members)+len(s.lines) == 0 && !counting && s.pin < 0 && !s.paused
+	idle := len(s.members)+len(s.lines) == 0 && !counting && s.pin < 0 && !s.ratesPinned && !s.paused
 	// The last number must be remembered while the clock is not past it.
 	if idle && s.last < s.us {
 		*s.model = *newModel()

@@ -73,7 +73,7 @@ var genRates = shared(rapid.SampledFrom([]Rates{
 }))
 
 // lots are the verbs, the likelier the more often.
-const lots = "AAAAAAAAAAAHHLLLLLRRMMEDPZQWSSSS"
+const lots = "AAAAAAAAAAAHHLLLLLRRMMEDPZQQUWSSSS"
 
 var genOp = shared(rapid.Custom(func(t *rapid.T) Op {
 	op := Op{Verb: Verb(lots[rapid.IntRange(0, len(lots)-1).Draw(t, "verb")])}
@@ -101,7 +101,7 @@ var genOp = shared(rapid.Custom(func(t *rapid.T) Op {
 	case Pause:
 		op.Flag = rapid.SampledFrom([]bool{false, false, true}).Draw(t, "paused")
 	case SetRates:
-		op.Rates = genRates.Draw(t, "rates")
+		op.Rates, op.Flag = genRates.Draw(t, "rates"), rapid.SampledFrom([]bool{false, false, true}).Draw(t, "pin")
 		if unit := rapid.SampledFrom([]string{"*", "*", "", "t"}).Draw(t, "unit"); unit != "*" {
 			op.Unit, op.Only = unit, true
 			op.Rates, _ = JoinRates(slices.DeleteFunc(op.Rates.All(), func(r Rate) bool { return r.Unit != unit })...)

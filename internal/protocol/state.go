@@ -25,7 +25,8 @@ type State struct {
 	Till     int64 // ms: all deadlines have passed by then; 0: there are none, or the reply is about a compact lease
 	Lapses   bool  // the keys carry a TTL, which ends at Till
 
-	Rates Rates // in force
+	Rates       Rates // in force
+	RatesPinned bool  // no declaration changes them
 
 	tallies [MostRates]tally // of the rates, in their order
 	turns   turns            // of the lines of tenants
@@ -138,7 +139,9 @@ func (c *cursor) state() (s State) {
 	s.Declared, s.Pin, s.Paused, s.Changes = c.int(), c.int(), c.next() != 0, c.int()
 	s.Used, s.Holders, s.Waiting, s.Marks, s.Slots = c.int(), c.int(), c.int(), c.int(), c.int()
 	s.Last, s.Next, s.Till, s.Lapses = c.next(), c.next(), c.next(), c.next() == 1
-	s.turns, s.Rates = c.turns(), c.rates()
+	s.turns = c.turns()
+	c.rest, s.RatesPinned = strings.CutPrefix(c.rest, "!")
+	s.Rates = c.rates()
 	if s.Rates != "" {
 		for i := range strings.Count(string(s.Rates), ",") + 1 {
 			s.tallies[i] = c.tally()

@@ -34,7 +34,7 @@
 --                  by time alone; 0: there is none
 --   till           all deadlines have passed by then (ms)              lapses  1: the keys have a TTL, till then
 --   turns          epoch:clock:fresh:place:plain:lines:next, while waiters have tenants (see "Lines"); else 0
---   rates          a set of rates, and behind it three numbers of each:
+--   rates          a set of rates, with "!" in front of it if it is pinned, and three numbers of each:
 --                  spent fades since   of a window: what counts in it, and when the first of that leaves it
 --                                      (ms); a charge that is not older than since (us) is in it
 --                  full lacks since    of a bucket: when it is full again, what it lacked before the charges
@@ -116,8 +116,11 @@
 --     D limit    P pin    Z paused    for operators, of no ids: resize, pin, pause. A limit is forgotten
 --                             when nobody is there any more, a pin and a pause are not
 --     W for+ who              of no ids: pause for so long, unless it is paused for longer; Z ends that
---     Q which rates           for operators, of no ids: declare a set of rates in place of that in force (which
---                             "*"), or of its rates of one unit (which "UNIT:")
+--     Q pin which rates       for operators, of no ids: declare a set of rates in place of that in force (which
+--                             "*"), or of its rates of one unit (which "UNIT:"). pin 1 pins what comes of that:
+--                             no declaration changes it, not even one with pin 0. Like the pin of a limit it is
+--                             not forgotten
+--     U                       for operators, of no ids: end that; the set stays until the next declaration
 --   count          of the ids of a group. Acquires come last. At most 250 ids in all, each of them once,
 --                  which the script does not check: it is for the client to see to
 -- Answer         words with spaces between: now (us), status (0 done; 1 done, and more is to be done:
@@ -321,11 +324,12 @@ for k = firstHead, lastHead, 2 do
     verb == 'D' and '^D(%d+)$' or
     verb == 'P' and '^P(%-?%d+)$' or
     verb == 'Z' and '^Z([01])$' or
-    verb == 'Q' and '^Q(%S+) (%S+)$' or
+    verb == 'Q' and '^Q([01]) (%S+) (%S+)$' or
+    verb == 'U' and '^U$' or
     verb == 'W' and '^W([1-9]%d*) (.*)$' or refuse('verb', head)
   local words = { match(head, form) }
   if not words[1] then refuse('head', head) end
-  local numbers = verb == 'A' and 8 or (verb == 'M' or verb == 'W' or verb == 'L') and 1 or (verb == 'S' or verb == 'Q') and 0 or #words
+  local numbers = verb == 'A' and 8 or (verb == 'M' or verb == 'W' or verb == 'L') and 1 or (verb == 'S' or verb == 'Q' or verb == 'U') and 0 or #words
   for w = 1, numbers do
     local n = words[w]
     if #n > 12 or n < '1' and n ~= '0' and n ~= '-1' then refuse('number', n .. ' in ' .. head) end
@@ -334,8 +338,8 @@ for k = firstHead, lastHead, 2 do
     local settled = words[#words]
     if settled ~= '0' and not isCosts(settled) then refuse('costs', head) end
   elseif verb == 'Q' then
-    local unit, list = match(words[1], '^(.*):$'), ratesOf(words[2]) or refuse('rates', head)
-    if unit and not isUnit(unit) or not unit and words[1] ~= '*' then refuse('unit', head) end
+    local unit, list = match(words[2], '^(.*):$'), ratesOf(words[3]) or refuse('rates', head)
+    if unit and not isUnit(unit) or not unit and words[2] ~= '*' then refuse('unit', head) end
     for r = 1, unit and #list or 0 do
       if list[r].unit ~= unit then refuse('unit', head) end
     end
@@ -425,12 +429,13 @@ while true do
     if version > 3 then error('BERTHVERSION ' .. sub(stored, 1, 80)) end
     corrupt((version == 1 or version == 2) and 'of an older berth:' or 'state', stored)
   end
-  local set, rates, counting = '-', nil, false          -- counting: there is "!r"
+  local set, pinned, rates, counting = '-', false, nil, false -- pinned: the set is; counting: there is "!r"
   local epoch, clock, fresh, tenants, nextLine = 0, 0, 0, 0, 0 -- of the lines; and of that of waiters without a tenant:
   local plains = { place = 0, count = 0, past = 0, low = '-inf', high = '(-4503599627370496' }
   if more ~= PLAIN then
-    local turns
-    turns, set, more = match(more, '^ (%S+) (%S+)(.*)$')
+    local turns, mark
+    turns, mark, set, more = match(more, '^ (%S+) (!?)(%S+)(.*)$')
+    pinned = mark == '!'
     if turns ~= '0' then
       local e, c, f, place, plain, n, k = match(turns or '', '^([1-9]%d*):(%d+):(%d+):(%d+):(%d+):([1-9]%d*):(%d+)$')
       if not e or #e > 16 or #c > 16 or #f > 16 or #place > 16 or #plain > 12 or #n > 12 or #k > 6 then corrupt('state', stored) end
@@ -482,7 +487,7 @@ while true do
     call('DEL', STATE, ORDER)                           -- in an open slot a cluster refuses this: one may be elsewhere
     if stored then
       rates = set ~= '-' and ratesOf(set)
-      stored = format('3 %s %s %s %s 0 0 0 0 0 %s 0 %s 0 0 %s', declared, pin, paused, changes, last, till, set)
+      stored = format('3 %s %s %s %s 0 0 0 0 0 %s 0 %s 0 0 %s%s', declared, pin, paused, changes, last, till, pinned and '!' or '', set)
       for k = 1, rates and #rates or 0 do
         local r = rates[k]
         r.full, r.lacks, r.spent, r.fades, r.since, r.charged = 0, '-', 0, 0, 0, 0
@@ -1156,12 +1161,14 @@ while true do
       local wanted = now + param + 1                    -- "now" is up to a millisecond behind the clock
       local is = who and ends or paused == '2' and now + remaining(COOL) or paused == '1' and wanted or 0
       if wanted > is then paused, who, ends = '2', second, wanted end
-    elseif verb == 'Q' then
-      wantedSet = second
-      if param ~= '*' then                              -- those of other units stay; and equal sets are to be equal texts
-        local all, words = ratesOf(second), {}
+    elseif verb == 'U' then
+      pinned = false
+    elseif verb == 'Q' and (param == '1' or not pinned) then
+      pinned, wantedSet = param == '1', group.words[3]
+      if second ~= '*' then                             -- those of other units stay; and equal sets are to be equal texts
+        local all, words = ratesOf(wantedSet), {}
         for k = 1, rates and #rates or 0 do
-          if rates[k].unit .. ':' ~= param then all[#all + 1] = rates[k] end
+          if rates[k].unit .. ':' ~= second then all[#all + 1] = rates[k] end
         end
         table.sort(all, function(a, b) return a.unit == b.unit and a.per < b.per or before(a.unit, b.unit) end)
         for k = 1, #all do words[k] = all[k].word end
@@ -1275,7 +1282,7 @@ while true do
     if wanted == '0' then wanted = declared ~= '0' and declared or (group.set or '-') ~= '-' and '1073741824' or '1' end
     if wanted ~= declared and declared ~= '0' then changes = changes + 1 end
     declared = wanted
-    if group.set and group.set ~= '-' then wantedSet = group.set end
+    if group.set and group.set ~= '-' and not pinned then wantedSet = group.set end
   end
   if wantedSet ~= set then
     if set ~= '-' then changes = changes + 1 end
@@ -1507,7 +1514,7 @@ while true do
   --
   -- Everything was checked, and nothing changed, until here.
   local nobody = used + waiting == 0
-  local kept = pin ~= '-1' or paused == '1'             -- a pin, and a pause without end, are not forgotten
+  local kept = pin ~= '-1' or pinned or paused == '1'   -- a pin, and a pause without end, are not forgotten
   local full = not nobody or marks > 0                  -- there is to be ORDER
   if not kept and not full and seq < us then            -- the clock has passed the last token: nothing is to be remembered
     if stored then call('DEL', STATE) end
@@ -1547,7 +1554,8 @@ while true do
     if nobody and seq / 1000 + 1000 > till + 0 then till = format('%d', math.ceil(seq / 1000) + 1000) end -- the last token outlives a clock that is behind
     local state = format('3 %s %s %s %s %d %d %d %d %d %s %s %s %s',
       declared, pin, paused, changes, used, holders, waiting, marks, slots, last, nearest, till, lapses)
-    if epoch == 0 and not rates then state = state .. PLAIN
+    if pinned then set = '!' .. set end
+    if epoch == 0 and set == '-' then state = state .. PLAIN
     elseif epoch == 0 then state = state .. ' 0 ' .. set
     else state = state .. format(' %d:%d:%d:%d:%d:%d:%d ', epoch, clock, fresh, plains.place, plains.count, tenants, nextLine) .. set end
     for k = 1, rates and #rates or 0 do

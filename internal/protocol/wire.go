@@ -33,17 +33,18 @@ const (
 	Move      Verb = 'M' // a lease to another id, whose owner holds it from then on
 	Evict     Verb = 'E'
 
-	Resize   Verb = 'D'
-	Pin      Verb = 'P'
-	Pause    Verb = 'Z'
-	SetRates Verb = 'Q'
-	Cool     Verb = 'W' // a pause that ends by itself
+	Resize     Verb = 'D'
+	Pin        Verb = 'P'
+	Pause      Verb = 'Z'
+	SetRates   Verb = 'Q'
+	UnpinRates Verb = 'U'
+	Cool       Verb = 'W' // a pause that ends by itself
 )
 
 // named reports whether the operation concerns an id.
 func (v Verb) named() bool {
 	switch v {
-	case Resize, Pin, Pause, SetRates, Cool:
+	case Resize, Pin, Pause, SetRates, UnpinRates, Cool:
 		return false
 	}
 	return true
@@ -133,7 +134,7 @@ type Op struct {
 	To    string        // Move: the new id
 	Terms *Terms        // Acquire
 	TTL   time.Duration // Renew; Heartbeat: the heartbeat's, 0 only looks; Move: 0 keeps the lease's; Cool: how long
-	Flag  bool          // Heartbeat: the place is wanted; Release: leave a tombstone; Evict: force; Pause: paused
+	Flag  bool          // Heartbeat: the place is wanted; Release: leave a tombstone; Evict: force; Pause: paused; SetRates: pin them
 	// Replicas makes Do wait until so many replicas have the operation, and with it all
 	// earlier ones; Reply tells how many have.
 	Replicas int
@@ -338,10 +339,13 @@ func (op *Op) head(owner string) any {
 	case Evict, Pause:
 		return string([]byte{byte(op.Verb), bit(op.Flag)})
 	case SetRates:
+		which := "*"
 		if op.Only {
-			return "Q" + op.Unit + ": " + op.Rates.encode()
+			which = op.Unit + ":"
 		}
-		return "Q* " + op.Rates.encode()
+		return "Q" + string(bit(op.Flag)) + " " + which + " " + op.Rates.encode()
+	case UnpinRates:
+		return "U"
 	case Cool:
 		return "W" + millis(op.TTL) + " " + op.Who
 	default:

@@ -161,9 +161,10 @@ func parseHead(head string) Op {
 	case Settle:
 		op.Costs = Costs(p[0])
 	case SetRates:
-		op.Rates = Rates(strings.Trim(p[1], "-"))
-		op.Unit, op.Only = strings.CutSuffix(p[0], ":")
+		op.Flag, op.Rates = p[0] == "1", Rates(strings.Trim(p[2], "-"))
+		op.Unit, op.Only = strings.CutSuffix(p[1], ":")
 		op.Unit = strings.Trim(op.Unit, "*")
+	case UnpinRates:
 	default:
 		op.N = number(p[0])
 	}

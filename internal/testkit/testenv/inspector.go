@@ -84,6 +84,20 @@ func (in *Inspector) SetRates(ctx context.Context, name, unit string, set ...ber
 	return before, after, err
 }
 
+// PinRates is that of berthadmin.Inspector.
+func (in *Inspector) PinRates(ctx context.Context, name, unit string, set ...berthadmin.Rate) (before, after []berthadmin.Rate, err error) {
+	err = in.change(func() (err error) {
+		before, after, err = in.Inspector.PinRates(ctx, name, unit, set...)
+		return err
+	})
+	return before, after, err
+}
+
+// UnpinRates is that of berthadmin.Inspector.
+func (in *Inspector) UnpinRates(ctx context.Context, name string) error {
+	return in.change(func() error { return in.Inspector.UnpinRates(ctx, name) })
+}
+
 // Pin is that of berthadmin.Inspector.
 func (in *Inspector) Pin(ctx context.Context, name string, limit int) error {
 	return in.change(func() error { return in.Inspector.Pin(ctx, name, limit) })

@@ -80,7 +80,7 @@ func (a *app) addCompletion(root *cobra.Command) {
 	for name, f := range map[string]cobra.CompletionFunc{
 		"run": a.completeRun, "acquire": one, "show": one, "evict": a.completeEvict,
 		"resize": many, "pin": many, "pause": many, "purge": many,
-		"unpin":  a.completeNames(-1, func(s berthadmin.Summary) bool { return s.Pinned }),
+		"unpin":  a.completeNames(-1, func(s berthadmin.Summary) bool { return s.Pinned || s.RatesPinned }),
 		"resume": a.completeNames(-1, func(s berthadmin.Summary) bool { return s.Paused }),
 	} {
 		find(root, name).ValidArgsFunction = f

@@ -58,7 +58,7 @@ EXPIRY is the soonest that an unrenewed lease can expire.`,
 // reasons reads the audit if anything is paused or pinned, or has another limit than before.
 func reasons(ctx context.Context, in *berthadmin.Inspector, list ...berthadmin.Summary) berthwatch.Reasons {
 	for _, s := range list {
-		if s.Paused || s.Pinned || s.LimitChanges > 0 {
+		if s.Paused || s.Pinned || s.RatesPinned || s.LimitChanges > 0 {
 			return berthwatch.ReasonsIn(in.Audit(ctx))
 		}
 	}
@@ -169,6 +169,9 @@ func stateWords(s berthadmin.Summary, why berthwatch.Reasons) string {
 	}
 	if rates := berthwatch.Rates(&s); rates != "" {
 		all = append(all, rates)
+	}
+	if s.RatesPinned {
+		all = append(all, why.RatesPin(s.Name))
 	}
 	if s.Expired > 0 {
 		all = append(all, fmt.Sprintf("%d expired", s.Expired))

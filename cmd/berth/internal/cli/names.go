@@ -184,6 +184,9 @@ func difference(before, after *berthadmin.State) string {
 		words = append(words, paused)
 	}
 	words = append(words, ratesBetween(before.Rates, after.Rates)...)
+	if before.RatesPinned || after.RatesPinned {
+		words = append(words, onOff("rates pinned", before.RatesPinned, after.RatesPinned))
+	}
 	words = append(words, arrow(before.InUse, after.InUse)+" in use", arrow(before.Waiting, after.Waiting)+" waiting")
 	return strings.Join(words, ", ")
 }
@@ -240,5 +243,5 @@ func sameSettings(a, b *berthadmin.State) bool {
 		return a == b
 	}
 	sameRate := func(a, b berthadmin.Rate) bool { a.Spent = b.Spent; return a == b }
-	return slices.EqualFunc(a.Rates, b.Rates, sameRate) && a.Limit == b.Limit && a.Declared == b.Declared && a.Pinned == b.Pinned && a.Paused == b.Paused && a.PausedFor >= b.PausedFor
+	return slices.EqualFunc(a.Rates, b.Rates, sameRate) && a.Limit == b.Limit && a.Declared == b.Declared && a.Pinned == b.Pinned && a.RatesPinned == b.RatesPinned && a.Paused == b.Paused && a.PausedFor >= b.PausedFor
 }

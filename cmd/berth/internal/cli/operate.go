@@ -52,7 +52,7 @@ none is no limit.
 With --rate it declares rates, without LIMIT: those given replace all rates of
 their units, and "none" removes them. Other units keep theirs. All are in force
 until the next program declares rates. What was granted before counts for at
-most one new window.`,
+most one new window. Pinned rates stay: then it exits with 1.`,
 	example: "  berth resize github-api 10\n  berth resize --rate 60/1m --rate tokens=90000/1m llm\n  berth resize --rate tokens=none llm",
 	already: "it was declared so",
 	unused:  `; "berth pin --create" sets a limit before its first use`,
@@ -61,15 +61,19 @@ most one new window.`,
 	short: "Fix the limit, whatever programs declare",
 	long: `Fix the limit, whatever programs declare, until "berth unpin". With a limit of 0
 nothing is granted; holders keep their permits. A name that is not in use needs
---create.`,
-	example: "  berth pin github-api 2\n  berth pin --yes 'api/*' 0",
+--create.
+
+With --rate it fixes rates, without LIMIT: those given replace all rates of
+their units, and then all rates of the semaphore are fixed, those of other units
+too, until "berth unpin --rate".`,
+	example: "  berth pin github-api 2\n  berth pin --rate tokens=50000/1m llm\n  berth pin --yes 'api/*' 0",
 	already: "it was pinned so",
 	unused:  "; to pin it before its first use, add --create",
 }, {
 	use:     "unpin NAME...",
-	short:   "Let programs declare the limit again",
-	long:    "Let programs declare the limit again.",
-	example: "  berth unpin github-api",
+	short:   "Let programs declare the limit, or the rates, again",
+	long:    "Let programs declare the limit again, or with --rate the rates.",
+	example: "  berth unpin github-api\n  berth unpin --rate llm",
 	already: "it was not pinned",
 }, {
 	use:   "pause NAME...",
@@ -94,7 +98,8 @@ type change struct {
 	verb   string
 	create bool
 	limit  int           // that is to be in force, -1: any
-	rates  value.Rates   // resize: those of their units, in place of the limit
+	rates  value.Rates   // pin, resize: those of their units, in place of the limit
+	rated  bool          // unpin: the rates, and not the limit
 	lasts  time.Duration // pause: how long; 0: until resumed
 }
 
@@ -114,8 +119,13 @@ func (a *app) settingCommand(s setting) *cobra.Command {
 		}
 	}
 	a.verbFlags(cmd)
-	if c.verb == "resize" {
+	switch c.verb {
+	case "resize":
 		cmd.Flags().Var(&c.rates, "rate", "declare the rates of a unit, `[UNIT=]N/DURATION[+BURST]`, and\nno limit: 60/1m, tokens=90000/min, tokens=none; can be\nrepeated")
+	case "pin":
+		cmd.Flags().Var(&c.rates, "rate", "fix the rates, with `[UNIT=]N/DURATION[+BURST]` for those of a\nunit, and no limit: 60/1m, tokens=90000/min, tokens=none;\ncan be repeated")
+	case "unpin":
+		cmd.Flags().BoolVar(&c.rated, "rate", false, "the rates, and not the limit")
 	}
 	if c.verb == "pin" || c.verb == "pause" {
 		cmd.Flags().BoolVar(&c.create, "create", false, "also if the name is not in use")
@@ -240,7 +250,7 @@ func (c *change) question(n int) string {
 }
 
 func (a *app) changeOne(in *berthadmin.Inspector, c *change, t target) error {
-	action := berthwatch.Action{Verb: c.verb, Name: t.name, Limit: c.limit, Rates: c.rates.String(), For: c.lasts}
+	action := berthwatch.Action{Verb: c.verb, Name: t.name, Limit: c.limit, Rates: c.rates.String(), Rated: c.rated, For: c.lasts}
 	if err := a.ask(func(ctx context.Context) error { return action.Do(ctx, in) }); err != nil {
 		return err
 	}
@@ -261,6 +271,9 @@ func (a *app) changeOne(in *berthadmin.Inspector, c *change, t target) error {
 	}
 	if c.limit >= 0 && after != nil && after.Pinned && after.Limit != c.limit {
 		return exit.Errorf(exit.Failure, "the limit of %q stays %d: it is pinned; use \"berth pin\" or \"berth unpin\"", t.name, after.Limit)
+	}
+	if c.verb == "resize" && c.rates != nil && after != nil && after.RatesPinned {
+		return exit.Errorf(exit.Failure, "the rates of %q stay as they are: they are pinned; use \"berth pin --rate\" or \"berth unpin --rate\"", t.name)
 	}
 	return nil
 }
@@ -295,7 +308,7 @@ func (a *app) purgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge NAME...",
 		Short: "Delete semaphores with everything in them",
-		Long: `Delete semaphores with everything in them: leases, queue, pin and pause. Holders
+		Long: `Delete semaphores with everything in them: leases, queue, pins, pause. Holders
 learn of their loss when they renew, at the latest; until then the limit can be
 exceeded. It shows what there is, and asks; without a terminal it needs --yes.
 It takes names, not patterns.`,

@@ -164,7 +164,7 @@ func prefixInUse(ctx context.Context, rdb redis.UniversalClient, prefix string) 
 		return false // no prefix of berth's, nothing of berth's
 	}
 	for sem, err := range in.List(ctx) {
-		if err != nil || sem.Holders > 0 || sem.Waiting > 0 || sem.Pinned || sem.Paused {
+		if err != nil || sem.Holders > 0 || sem.Waiting > 0 || sem.Pinned || sem.RatesPinned || sem.Paused {
 			return true
 		}
 	}

@@ -121,6 +121,9 @@ func (m *Model) summaryLine(s *berthadmin.State) string {
 	if s.Pinned {
 		text += ", pinned; programs declare " + scr.Declared(s.Declared)
 	}
+	if s.RatesPinned {
+		text += "; rates pinned"
+	}
 	if s.LimitChanges > 0 {
 		text += ", changed " + words.Plural(s.LimitChanges, "time")
 	}

@@ -160,9 +160,12 @@ func (m *Model) operate(key string, s *berthadmin.Summary) {
 	case "r":
 		m.ask(berthwatch.Action{Verb: "resize", Name: s.Name, Rates: cmp.Or(berthwatch.RateFlags(s.Rates), "60/1m")})
 	case "u":
-		if s.Pinned {
+		switch {
+		case s.Pinned:
 			m.ask(berthwatch.Action{Verb: "unpin", Name: s.Name})
-		} else {
+		case s.RatesPinned:
+			m.ask(berthwatch.Action{Verb: "unpin", Name: s.Name, Rated: true})
+		default:
 			m.say(m.style.bad, s.Name+" is not pinned")
 		}
 	case "x", "X":
