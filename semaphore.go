@@ -113,6 +113,7 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []AcquireOption
 	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return nil, err
 	}
+	s.warnOfCosts(cfg)
 	call := s.client.hooks.begin(ctx, s, cfg, wait)
 	carried, onQueued := s.carried(ctx), cfg.onQueued
 	if carried != "" && wait {
@@ -196,6 +197,18 @@ func (s *Semaphore) warnOfCarried(id string) {
 	if s.inner.Carried.CompareAndSwap(false, true) {
 		s.client.log.Warn("berth: a request waits for permits while its own context carries a lease of the same semaphore, which may be what it waits for: take both in one request, with Weight, or release one before the other",
 			"semaphore", s.name, "carried", id)
+	}
+}
+
+// warnOfCosts warns, once for each semaphore, of a request that has no Cost in a unit of which it
+// declares a rate: then the weight counts, for a call of thousands of tokens one of them.
+func (s *Semaphore) warnOfCosts(c *config) {
+	for _, r := range c.rates {
+		said := func(cost protocol.Cost) bool { return cost.Unit == r.Unit }
+		if r.Unit != "" && !slices.ContainsFunc(c.costs, said) && s.inner.Costless.CompareAndSwap(false, true) {
+			s.client.log.Warn("berth: a request does not say what it costs of a rate that has a unit, so its weight counts: say Cost(n).Of(unit), and 0 for nothing",
+				"semaphore", s.name, "unit", r.Unit)
+		}
 	}
 }
 

@@ -23,6 +23,8 @@ type Semaphore struct {
 	Level atomic.Int64
 	// Carried: a request was told of that waits for it, and whose context carries a lease of it.
 	Carried atomic.Bool
+	// Costless: a request was told of that has no cost in a unit of which it declares a rate.
+	Costless atomic.Bool
 
 	mu        sync.Mutex // guards what follows
 	requests  map[string]*Request

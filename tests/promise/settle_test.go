@@ -2,6 +2,8 @@ package promise_test
 
 import (
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,6 +129,25 @@ func TestBadSettlements(t *testing.T) {
 		e.WantErr(l.Settle(1, "tokens"), berth.ErrReleased)
 		if n := spent(e.Show()); n != 600 {
 			e.Errorf("%d spent, want 600", n)
+		}
+	})
+}
+
+// TestRequestWithoutACostIsTold: a request that has no cost in a unit of which it declares a rate counts
+// by its weight, and one warning says so.
+func TestRequestWithoutACostIsTold(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		log := newWarnings("does not say what it costs")
+		p := e.Peer(berth.Logger(slog.New(log)))
+		sem := tokens(p, 1000, time.Minute)
+		e.Release(e.Hold(sem, costs(0)))
+		for range 2 {
+			e.Release(e.Hold(sem))
+		}
+		spentAs(e, 2)
+		e.Must(p.Close())
+		if n := len(log.told); n != 1 || !strings.Contains(<-log.told, "unit=tokens") {
+			e.Errorf("%d warnings, want one, of the unit", n)
 		}
 	})
 }
