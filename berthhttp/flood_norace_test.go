@@ -1,0 +1,5 @@
+//go:build !race
+
+package berthhttp_test
+
+const floodKeys = 10000
