@@ -63,7 +63,12 @@ func (a *Agent) refusedNow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	_, rdb, _, _ := internals.Admin(a.client)
-	err := rdb.Ping(ctx).Err()
+	var err error
+	for range rdb.PoolStats().IdleConns + 1 { // those that Redis has closed say nothing of a new one
+		if err = rdb.Ping(ctx).Err(); err == nil || redis.IsAuthError(err) {
+			break
+		}
+	}
 	switch {
 	case redis.IsAuthError(err):
 		return fmt.Errorf("%w: %w", berth.ErrRefused, &protocol.Failure{Kind: protocol.ErrRejected, Err: err}) // with what to do

@@ -351,6 +351,7 @@ func TestHealthTellsThatRedisRefuses(t *testing.T) {
 	}
 	e.Must(e.Redis.Do(e.Ctx, "ACL", "SETUSER", user, "on", ">old", "~*", "&*", "+@all").Err())
 	e.Options.Username, e.Options.Password = user, "old"
+	e.Options.MaxRetries = -1 // as the command has it
 	w := newWorld(e, Options{})
 	w.holds(1).conn.Close()
 	if status, text := w.shown("/healthz"); status != http.StatusOK {
