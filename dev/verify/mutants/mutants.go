@@ -36,6 +36,7 @@ const (
 	answer  = "internal/claim/answer.go"
 	end     = "internal/claim/end.go"
 	session = "internal/session/session.go"
+	request = "internal/session/request.go"
 	call    = "internal/session/call.go"
 	reach   = "internal/session/reach.go"
 	commit  = "internal/commit/commit.go"
@@ -44,6 +45,9 @@ const (
 // notAlone removes the script's short way for a lease on an otherwise idle semaphore,
 // so that a change behind it takes effect.
 var notAlone = Edit{script, "if ARGV[3] and not ARGV[4] then", "if false then"}
+
+// settling lets every call settle what a lease has cost, for a change that does so.
+var settling = Edit{script, "    if settles then\n", "    if true then\n"}
 
 // movedTombstone is where a lease that moves leaves a tombstone.
 const movedTombstone = `          marks = marks + 1
@@ -122,8 +126,8 @@ var All = []Mutant{
 
 	// Rates.
 	{
-		Name: "rate-lost-reply", What: "a grant is not counted when its reply is lost", Scenario: "clients", Caught: []string{"R1"},
-		Edits: []Edit{{
+		Name: "rate-lost-reply", What: "a grant is not counted when its reply is lost", Scenario: "clients", Caught: []string{"R1", "R4"},
+		Edits: []Edit{settling, {
 			script, "          answer = '1 ' .. grant .. ' ' .. format('%d', held)\n",
 			`          answer = '1 ' .. grant .. ' ' .. format('%d', held)
           if rates then put(id, settle(record, '0')) end
@@ -131,8 +135,9 @@ var All = []Mutant{
 		}},
 	},
 	{
-		Name: "rate-forgets", What: "a window forgets what it had when a holder crashes", Scenario: "clients", Caught: []string{"R1"},
+		Name: "rate-forgets", What: "a crash gives back what the lease has cost", Scenario: "clients", Caught: []string{"R1", "R4"},
 		Edits: []Edit{
+			settling,
 			{script, "local better = false ", "local crashed, better = {}, false "},
 			{script, "        leave(id, record, 2)\n", "        leave(id, record, 2)\n        crashed[#crashed + 1] = sub(record, 1, 1) ~= 'w' and record or nil\n"},
 			{
@@ -154,21 +159,77 @@ var All = []Mutant{
 		Edits: []Edit{{script, "elseif asking or age > LATELY then", "elseif asking then"}},
 	},
 	{
-		Name: "old-window", What: "what was granted before the rate was changed counts for the old window", Scenario: "clients", Caught: []string{"R2"},
+		Name: "old-window", What: "what was granted before the rate was changed counts for the old window", Scenario: "clients", Caught: []string{"R2", "R5"},
 		Edits: []Edit{{
 			script, "            roll(r)\n          elseif from and r.burst",
 			"            local n = math.max(floor((from.per - r.per) / r.grain), 0)\n            r.oldest, r.newest = r.oldest + n, r.newest + n\n            roll(r)\n          elseif from and r.burst",
 		}},
 	},
+	{
+		Name: "change-forgets", What: "a change of the rates forgets what was spent of them", Scenario: "clients", Caught: []string{"R1", "R4"},
+		Edits: []Edit{{script, "r.since = math.max(us, seq + 1)", "from, r.since = nil, math.max(us, seq + 1)"}},
+	},
+	{
+		Name: "one-rate", What: "of several rates only the first is looked at", Scenario: "clients", Caught: []string{"R1", "R1b", "R4"},
+		Edits: []Edit{{script, "        elseif r.spent + cost > r.n then", "        elseif k == 1 and r.spent + cost > r.n then"}},
+	},
+	{
+		Name: "bucket-twice", What: "a bucket gives twice what it holds", Scenario: "clients", Caught: []string{"R1b"},
+		Edits: []Edit{{script, "last(r, cost) - last(r, r.burst)", "last(r, cost) - 2 * last(r, r.burst)"}},
+	},
+	{
+		Name: "bucket-given-more", What: "a bucket gets back more than it would have kept", Scenario: "clients", Caught: []string{"R1b"},
+		Edits: []Edit{{script, "less = math.min(less, all[n] and all[n].lack or less, ", "less = math.min(less, "}, {script, "all[k].lack = all[k].lack - less", "all[k].lack = math.max(all[k].lack - less, 0)"}},
+	},
+
+	// Settled costs.
+	{
+		Name: "settled-twice", What: "a settlement is applied twice", Scenario: "clients", Caught: []string{"R1", "R1b", "R4"},
+		Edits: []Edit{{script, "correct(unit, is + 0, cost + 0, since)", "for _ = 1, 2 do correct(unit, is + 0, cost + 0, since) end"}},
+	},
+	{
+		Name: "surplus-free", What: "what a lease has cost more than was asked for does not count", Scenario: "clients", Caught: []string{"R4"},
+		Edits: []Edit{{script, "if cost ~= is then", "if cost + 0 < is + 0 then"}},
+	},
+	{
+		Name: "settled-unheeded", What: "nobody who waits is served when a lease is settled", Scenario: "clients", Caught: []string{"R4"},
+		Edits: []Edit{{script, "recount, better = true, true", "recount = true"}},
+	},
+	{
+		Name: "first-word", What: "what a holder says while the server is told something else is lost", Scenario: "clients", Caught: []string{"R4"},
+		Edits: []Edit{{answer, "if op.Costs == c.settle {", "if true {"}},
+	},
+	{
+		Name: "settled-after-end", What: "a lease that is over can be settled", Scenario: "clients", Caught: []string{"R4"},
+		Edits: []Edit{{request, "if r.claim.State != claim.Held {\n		return r.over()", "if r.claim.State != claim.Held {\n		return nil"}},
+	},
 
 	// Tenants.
 	{
-		Name: "grant-not-charged", What: "a grant does not move the line of its tenant on", Scenario: "clients", Caught: []string{"T3"},
+		Name: "grant-not-charged", What: "a grant does not move the line of its tenant on", Scenario: "clients", Caught: []string{"T2", "T3"},
 		Edits: []Edit{{script, "l.place = l.place + line.step(weight, costs, share)", "l.place = l.place + 0"}},
 	},
 	{
 		Name: "line-mirrored", What: "each further request of a tenant stands before the last one, not behind it", Scenario: "clients", Caught: []string{"T1"},
 		Edits: []Edit{{script, "return l, l.number * STRETCH + l.pos - math.min", "return l, l.number * STRETCH + 3 * AMID - l.pos - math.min"}},
+	},
+	{
+		Name: "charged-in-vain", What: "a request that leaves without a grant moves the line of its tenant on", Scenario: "clients", Caught: []string{"T3"},
+		Edits: []Edit{
+			{script, "if epoch > 0 then line.leave(", "if epoch > 0 then line.vain("},
+			{
+				script, "    function line.grant(owner",
+				"    function line.vain(owner)\n      local l = line.leave(owner)\n      l.place = l.place + WHOLE\n    end\n\n    function line.grant(owner",
+			},
+		},
+	},
+	{
+		Name: "no-creep", What: "all new tenants stand at one place", Scenario: "clients", Caught: []string{"T6"},
+		Edits: []Edit{{script, "fresh = fresh + math.max(", "fresh = fresh + 0 * math.max("}},
+	},
+	{
+		Name: "line-head-not-told", What: "who becomes the head of the queue is not told when to look, if there are lines", Scenario: "clients", Caught: []string{"R2", "L2"},
+		Edits: []Edit{{script, "if id then tell(id, record, 'n '", "if false then tell(id, record, 'n '"}},
 	},
 
 	// Pauses, and time that lets somebody in, in whatever process.

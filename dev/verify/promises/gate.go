@@ -13,6 +13,7 @@ type gate struct {
 	run    *Run
 	ops    []*Op
 	limit  int
+	lined  bool   // requests have tenants
 	held   []load // permits
 	rates  []budget
 	pauses []load
@@ -29,7 +30,7 @@ type load struct {
 }
 
 func (r *Run) newGate(name string, ops []*Op, tolerance time.Duration) *gate {
-	g := &gate{run: r, ops: ops, limit: ops[0].Limit, rates: r.budgets(ops, tolerance)}
+	g := &gate{run: r, ops: ops, limit: ops[0].Limit, lined: lined(ops), rates: r.budgets(ops, tolerance)}
 	for _, o := range ops {
 		if s := r.mayHold(o); s.from != 0 {
 			g.held = append(g.held, load{span: s, of: o, by: o.Weight})
@@ -62,7 +63,11 @@ func (g *gate) due(w *Op, s span) (due history.Time, promise, what string) {
 	at, _ = last(g.pauses, w, 0, s.to)
 	over(at, "L7", "the pause")
 	for _, o := range g.ops {
-		behind := o.Invoked >= cmp.Or(w.Queued, w.Returned) || w.Held() && o.Held() && o.Token > w.Token // the order is judged by S4
+		after := cmp.Or(w.Queued, w.Returned)
+		if g.lined { // who comes later may be before it
+			after = s.to
+		}
+		behind := o.Invoked >= after || w.Held() && o.Held() && o.Token > w.Token // the order is judged by S4, T1 and T3
 		switch {
 		case o == w || o.Verb != history.Acquire || behind:
 		case o.Held() || g.run.gaveUp(o):

@@ -39,9 +39,8 @@ type Rules struct {
 	// happens to them.
 	Slow string
 	Late time.Duration
-	// Tenants is the name of a semaphore whose requests are for tenants. Fair is another one, that is
-	// like Queue.
-	Tenants, Fair string
+	// Fair is like Queue, and its requests are for tenants.
+	Fair string
 	// Timed is the prefix of the names whose requests mostly wait for time to pass. No client has
 	// more than one user there, and none that asks has a network that fails.
 	Timed string
@@ -110,9 +109,9 @@ func Judge(run *Run, rules Rules) *Verdict {
 		v.limits(name, ops, run, rules)
 		v.rates(name, ops, run, rules)
 		v.settlements(name, ops)
-		switch name {
-		case rules.Shared:
-		case rules.Tenants, rules.Fair:
+		switch {
+		case name == rules.Shared:
+		case lined(ops):
 			v.tenants(name, ops, run, rules)
 		default:
 			v.order(name, ops, run)

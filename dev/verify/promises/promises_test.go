@@ -140,7 +140,7 @@ func (d *diary) verdict(end history.Time) *Verdict {
 	run := Assemble(d.events, clock)
 	run.End = end * ms
 	return Judge(run, Rules{
-		Clock: clock, Slack: slackOfTests, Queue: "queue", Linear: "linear", Line: "line.", Timed: "time-", Slow: "slow", Late: lateness, Tenants: "tenants", Fair: "tenants-fair",
+		Clock: clock, Slack: slackOfTests, Queue: "queue", Linear: "linear", Line: "line.", Timed: "time-", Slow: "slow", Late: lateness, Fair: "tenants-fair",
 	})
 }
 

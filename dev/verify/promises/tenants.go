@@ -8,6 +8,11 @@ import (
 	"github.com/berth-go/berth/dev/verify/history"
 )
 
+// lined reports whether some requests are for tenants.
+func lined(ops []*Op) bool {
+	return slices.ContainsFunc(ops, func(o *Op) bool { return o.Tenant != "" })
+}
+
 // tenants checks T1, T3 and T6 by the requests that were made when a waiter knew of its place, and granted
 // before it. None of them is of its line (T1). If the waiter is the first in its line, a few are of any
 // other (T3), and not many of new ones (T6).

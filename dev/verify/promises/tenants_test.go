@@ -37,6 +37,7 @@ func TestTenants(t *testing.T) {
 			d.of("a", 30, 50)
 		}, "T1"},
 		{"one without a tenant passes another", func(d *diary) {
+			d.of("a", 5, 9)
 			d.of("", 12, 60)
 			d.of("", 30, 50)
 		}, "T1"},

@@ -237,6 +237,23 @@ func TestChangedRates(t *testing.T) {
 	})
 }
 
+// TestLinesAreOnTime: who comes later may be granted before, if requests have tenants.
+func TestLinesAreOnTime(t *testing.T) {
+	const name = "time-lines.0"
+	passed := func(tenant string, granted history.Time) func(d *diary) {
+		return func(d *diary) {
+			d.set(one, func() { d.brief(name, 4999, 0, 5000) })
+			d.set(func(e *history.Event) { one(e); e.Tenant = tenant }, func() { d.brief(name, 5010, 5011, granted) })
+			d.set(other, func() { d.brief(name, 5020, 5021, 5302) })
+		}
+	}
+	judged(t, []story{
+		{"a later one was before it", passed("a", 6100), ""},
+		{"long ago", passed("a", 6110), "R2"},
+		{"one line", passed("", 6100), "S4"},
+	})
+}
+
 // TestPauses: nothing is granted within one, and who waits is granted when it ends.
 func TestPauses(t *testing.T) {
 	const name, lasts = "time-pause.0", 300 * time.Millisecond

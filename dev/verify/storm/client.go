@@ -36,9 +36,9 @@ func (s *storm) spawn() {
 	c := &client{proc: s.procs}
 	trier := changing
 	trier.Tries = true
-	faults, all := c.proc%2 == 0, slices.Concat(seats, timed, timed, []worker.Seat{spending, trier, queue, queue, deaf, slow, shared, shared, fair, fair, fair, fresh})
+	faults, all := c.proc%2 == 0, slices.Concat(seats, timed, timed, []worker.Seat{spending, bucket, trier, queue, queue, deaf, slow, shared, shared, fair, fair, fair, fresh})
 	if faults {
-		all = slices.Concat(seats, []worker.Seat{spending, rough, rough, line, shared, shared})
+		all = slices.Concat(seats, []worker.Seat{spending, bucket, rough, rough, line, shared, shared})
 	}
 	python := s.Python != nil && c.proc%4 == 1
 	if python { // its clients have one rate of calls, and do not settle

@@ -43,12 +43,15 @@ var (
 		{Mode: worker.Late, Name: "later", Limit: 1, TTL: 300 * time.Millisecond},
 		{Mode: worker.Late, Name: "latest", Limit: 1, TTL: 600 * time.Millisecond},
 		{Mode: worker.Crowd, Name: "crowd", Limit: 2, TTL: time.Second},
-		spending,
+		spending, bucket, bucket,
+	}
+	bucket = worker.Seat{
+		Mode: worker.Spend, Name: "bucket", Limit: 12, TTL: 400 * time.Millisecond, Settles: true, Bursts: true, Rates: "api:20/1000+12",
 	}
 	// spending has a TTL that is shorter than its windows, so that crashes are seen in them.
 	spending = worker.Seat{
 		Mode: worker.Spend, Name: "spend", Limit: 8, TTL: 400 * time.Millisecond, Settles: true,
-		Rates: ":40/1000,api:20/500+15,tokens:60/1000", Then: ":40/1000,api:20/500+15,tokens:45/1000", Apart: true,
+		Rates: ":40/1000,api:10/500+15,tokens:60/1000", Then: ":40/1000,api:10/500+15,tokens:45/1000", Apart: true,
 	}
 	queue    = worker.Seat{Mode: worker.Queue, Name: "queue", Limit: 2, TTL: 1500 * time.Millisecond}
 	deaf     = worker.Seat{Mode: worker.Queue, Name: "deaf", Limit: 1, TTL: 1500 * time.Millisecond, Deaf: true}
@@ -64,10 +67,11 @@ var (
 	timed = []worker.Seat{
 		{Mode: worker.Timed, Name: "time-rate", Limit: 4, TTL: 6 * time.Second, Rates: ":4/300"},
 		changing,
+		{Mode: worker.Timed, Name: "time-lines", Limit: 4, TTL: 6 * time.Second, Rates: ":4/1000", Lines: true},
 		{Mode: worker.Timed, Name: "time-bucket", Limit: 6, TTL: 6 * time.Second, Rates: "api:20/1000+8"},
 		{
 			Mode: worker.Timed, Name: "time-settle", Limit: 6, TTL: 6 * time.Second, Settles: true,
-			Rates: ":20/300,tokens:60/1500", Then: ":20/300,tokens:45/1500", Apart: true,
+			Rates: ":20/300,tokens:40/1500", Then: ":20/300,tokens:60/1500", Apart: true,
 		},
 		{Mode: worker.Timed, Name: "time-pause", Limit: 1, TTL: 6 * time.Second, Pauses: true},
 		{Mode: worker.Timed, Name: "time-hold", Limit: 1, TTL: 6 * time.Second, MaxHold: time.Second},
@@ -140,7 +144,7 @@ func Run(t testing.TB, o Order) *Result {
 	clock.Known = s.shim == nil || !s.shim.stepped
 	run := promises.Assemble(s.events(), clock)
 	run.End = end
-	rules := promises.Rules{Clock: clock, Slack: slack, Queue: queue.Name, Deaf: deaf.Name, Shared: "crowd", Line: line.Name + ".", Timed: "time-", Slow: slow.Name, Late: slow.Late, Tenants: shared.Name, Fair: fair.Name}
+	rules := promises.Rules{Clock: clock, Slack: slack, Queue: queue.Name, Deaf: deaf.Name, Shared: "crowd", Line: line.Name + ".", Timed: "time-", Slow: slow.Name, Late: slow.Late, Fair: fair.Name}
 	if o.Scenario.Keeps {
 		rules.Linear = "linear"
 	}

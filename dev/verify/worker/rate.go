@@ -12,6 +12,13 @@ import (
 // use waits for a permit, spends of the rates, and mostly says what it has really cost. Some leases are
 // left unreleased instead.
 func (u *user) use(ctx context.Context) {
+	least, most := time.Duration(0), 20*time.Millisecond
+	if u.spec.Bursts {
+		u.gather(ctx)
+		if u.one(2) {
+			least, most = burstEvery/2, burstEvery
+		}
+	}
 	wait, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	if u.one(12) {
@@ -21,14 +28,14 @@ func (u *user) use(ctx context.Context) {
 		return
 	}
 	if h := u.ask(wait, history.Acquire, 1); h != nil {
-		h.hold(ctx, u.between(0, 20*time.Millisecond))
-		h.spend(6)
+		h.hold(ctx, u.between(least, most))
+		h.spend(6, 4)
 		if u.one(3) {
 			h.hold(ctx, u.between(0, 100*time.Millisecond))
 		}
 		h.release()
 		if u.one(10) {
-			h.spend(6) // which comes too late
+			h.spend(6, 4) // which comes too late
 		}
 	}
 	pause(ctx, u.between(0, 20*time.Millisecond))
@@ -55,12 +62,16 @@ func declare(rates protocol.Rates) (opts []berth.Option) {
 	return opts
 }
 
-// costs are what the next request says that it costs: in units with a name a part of what there is at
-// most, in that without one half of the time its weight.
+// costs are what the next request says that it costs: in units with a name a small part of what there is
+// at most, or where others are to wait for its settlement a large one; in that without one half of the
+// time its weight.
 func (u *user) costs() protocol.Costs {
 	var all []protocol.Cost
 	for _, r := range u.spec.Rates.All() {
 		switch {
+		case u.spec.Lines:
+		case r.Unit != "" && u.spec.Mode == Timed && u.spec.Settles:
+			all = append(all, protocol.Cost{Unit: r.Unit, N: r.Most()/2 + u.rng.IntN(r.Most()/2)})
 		case r.Unit != "":
 			all = append(all, protocol.Cost{Unit: r.Unit, N: 1 + u.rng.IntN(r.Most()/3)})
 		case u.one(2):
@@ -72,9 +83,9 @@ func (u *user) costs() protocol.Costs {
 	return costs
 }
 
-// spend settles what the lease has cost in each unit with a name: mostly less than was asked for,
+// spend settles what the lease has cost in each unit with a name: mostly some part of what was asked for,
 // one time in n more, one time in n not at all, and one time in n twice, of which the second counts.
-func (h *holding) spend(n int) {
+func (h *holding) spend(n, part int) {
 	for _, c := range h.event.Costs.All() {
 		if c.Unit == "" {
 			continue
@@ -87,7 +98,7 @@ func (h *holding) spend(n int) {
 			h.settle(c.Unit, h.rng.IntN(c.N))
 			h.settle(c.Unit, h.rng.IntN(2*c.N))
 		default:
-			h.settle(c.Unit, h.rng.IntN(c.N)/4)
+			h.settle(c.Unit, h.rng.IntN(c.N)/part)
 		}
 	}
 }

@@ -8,14 +8,19 @@ import (
 	"github.com/berth-go/berth/dev/verify/history"
 )
 
-// A burst of tenants comes every burstEvery, and half of that time is without new requests.
+// A burst comes every burstEvery, and half of that time is without new requests.
 const burstEvery = 800 * time.Millisecond
 
-func (u *user) burst(ctx context.Context) {
+// gather waits until all others ask, too.
+func (u *user) gather(ctx context.Context) {
 	into := history.Now().Sub(u.Start) % burstEvery
 	if into > burstEvery/2 {
 		pause(ctx, burstEvery-into)
 	}
+}
+
+func (u *user) burst(ctx context.Context) {
+	u.gather(ctx)
 	u.tenant = u.whose()
 	switch {
 	case u.spec.Fair:

@@ -20,8 +20,11 @@ func (u *user) await(ctx context.Context) {
 		pause(ctx, u.between(50*time.Millisecond, 150*time.Millisecond))
 		return
 	}
+	if u.spec.Lines {
+		u.tenant = []string{"", "one", "another"}[u.rng.IntN(3)]
+	}
 	patience := 3 * time.Second
-	if u.one(4) {
+	if u.one(4) && !u.spec.Settles { // who leaves would make up for what a settlement has to do
 		patience = u.between(50*time.Millisecond, 400*time.Millisecond)
 	}
 	before, within := u.spec.Pauses && u.one(6), u.spec.Pauses && u.one(6)
@@ -41,9 +44,9 @@ func (u *user) await(ctx context.Context) {
 		}
 		h.hold(ctx, u.between(0, 30*time.Millisecond))
 		if u.spec.Settles {
-			h.spend(20)
+			h.spend(20, 16)
 		}
-		if u.spec.Settles && u.one(4) { // nobody else's release makes up for it
+		if u.spec.Settles && u.one(2) { // nobody else's release makes up for it
 			h.hold(ctx, u.between(500*time.Millisecond, time.Second))
 		}
 		h.release()

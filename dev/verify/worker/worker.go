@@ -52,6 +52,7 @@ type Seat struct {
 	Then    protocol.Rates
 	Apart   bool
 	Settles bool // they settle what their leases have cost
+	Bursts  bool // they ask at the same times, and some hold until others do so again
 
 	// Of the mode Tenants.
 	Fair bool // nobody gives up
@@ -61,6 +62,7 @@ type Seat struct {
 	Tries   bool // its users do not wait: where all others do, they declare the rate
 	MaxHold time.Duration
 	Pauses  bool // its users, and operators, pause it
+	Lines   bool // some of its requests are for tenants; all have the same cost
 }
 
 // Mode is the manner in which a seat uses its semaphore.
