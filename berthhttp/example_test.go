@@ -28,7 +28,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	calls := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	calls := &http.Client{Transport: transport, Timeout: time.Minute} // the wait included
 
 	resp, err := calls.Get(api.URL)
 	if err != nil {
@@ -131,7 +131,7 @@ func ExampleAnd() {
 	if err != nil {
 		panic(err)
 	}
-	calls := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	calls := &http.Client{Transport: transport, Timeout: time.Minute} // the wait included
 
 	req, err := http.NewRequest(http.MethodGet, model.URL, nil)
 	if err != nil {
@@ -165,7 +165,7 @@ func ExampleSettle() {
 	if err != nil {
 		panic(err)
 	}
-	calls := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	calls := &http.Client{Transport: transport, Timeout: time.Minute} // the wait included
 
 	resp, err := calls.Get(model.URL)
 	if err != nil {
