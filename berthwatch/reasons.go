@@ -121,7 +121,7 @@ func (t *track) notice(r *Row, at time.Time) {
 	if before.limit != now.limit {
 		t.limit = change{fmt.Sprintf("limit %s → %s", words.Limit(before.limit), words.Limit(now.limit)), at}
 	}
-	if before.rates != now.rates {
+	if before.rates != now.rates && !r.RatesPinned { // else an operator did it, and the pin is told
 		t.rates = change{fmt.Sprintf("rate %s → %s", before.rates, now.rates), at}
 	}
 }

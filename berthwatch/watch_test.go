@@ -260,7 +260,13 @@ func TestChangeOfALimitIsTold(t *testing.T) {
 		if _, _, err := e.Inspector.Because("bob", "").SetRates(e.Ctx, "a", "", berthadmin.Rate{N: 90, Per: time.Minute}); err != nil {
 			e.Error(err)
 		}
-		want(limit + "; rate 60 in 1m0s → 90 in 1m0s by bob " + time.Now().Local().Format("15:04"))
+		rate := "; rate 60 in 1m0s → 90 in 1m0s by bob " + time.Now().Local().Format("15:04")
+		want(limit + rate)
+		e.Pass(time.Minute)
+		if _, _, err := e.Inspector.Because("ann", "").PinRates(e.Ctx, "a", "", berthadmin.Rate{N: 10, Per: time.Minute}); err != nil {
+			e.Error(err)
+		}
+		want("rates pinned by ann " + time.Now().Local().Format("15:04") + "; " + limit + rate)
 	})
 }
 
