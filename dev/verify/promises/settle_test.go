@@ -52,6 +52,7 @@ func TestSettledCosts(t *testing.T) {
 		{"more counts, too", after([]says{{12, 5}}, 13, "t:1", 20), "R4"},
 		{"from when it is said", after([]says{{60, 5}}, 61, "t:1", 120), "R4"},
 		{"until it has left the window", after([]says{{60, 5}}, 61, "t:1", 163), ""},
+		{"whenever it arrived", after([]says{{60, 5}}, 70, "t:1", 163), ""},
 		{"more may not have arrived", after([]says{{60, 5}}, 0, "t:1", 120), ""},
 		{"more than allowed, and nothing granted", after([]says{{12, 9}}, 13, "t:1", 163), ""},
 	})
@@ -67,6 +68,15 @@ func TestSettlementAfterTheEnd(t *testing.T) {
 		}
 	}
 	judged(t, []story{{"refused", after(history.Gone), ""}, {"accepted", after(history.OK), "R4"}})
+}
+
+// TestRefusedSettlement: it changes nothing.
+func TestRefusedSettlement(t *testing.T) {
+	judged(t, []story{{"", func(d *diary) {
+		d.costly("s", "t:5/100", "t:3", 10, 0)
+		d.settle(1, 12, "t:0", history.Refused)
+		d.costly("s", "t:5/100", "t:3", 30, 33)
+	}, "R1"}})
 }
 
 // TestRatesOfSeveralUnits: each is kept, by the costs in its unit.
@@ -168,7 +178,10 @@ func TestBucketsAreOnTime(t *testing.T) {
 			d.fault(5100, 5100, history.Event{Target: 2, Text: Killed})
 		}), ""},
 		{"another bucket is declared", after(5905, func(d *diary) {
-			d.costly(name, "t:10/1000+4", "t:1", 1000, 1001)
+			d.costly(name, "t:10/1000+6", "t:1", 1000, 1001)
 		}), ""},
+		{"what was taken before has come back", after(5905, func(d *diary) {
+			d.costly(name, rates, "t:2", 4800, 4801)
+		}), "R2"},
 	})
 }

@@ -73,15 +73,25 @@ func TestTenants(t *testing.T) {
 
 // TestNewTenants: new ones come before one that waits, but not for ever.
 func TestNewTenants(t *testing.T) {
-	pass := func(n int) func(d *diary) {
-		return func(d *diary) {
-			for i := range history.Time(n) {
-				d.of(string(rune('b'+i)), 20+20*i, 30+20*i)
-			}
-			d.of("a", 12, 300)
+	come := func(d *diary, n int, from history.Time) {
+		for i := range history.Time(n) {
+			d.of(string(rune('b'+i)), from+20*i, from+20*i+10)
 		}
 	}
-	judged(t, []story{{"a few", pass(4), ""}, {"too many", pass(5), "T6"}})
+	pass := func(n int) func(d *diary) {
+		return func(d *diary) {
+			come(d, n, 220)
+			d.of("a", 212, 500)
+		}
+	}
+	judged(t, []story{
+		{"a few", pass(4), ""},
+		{"too many", pass(5), "T6"},
+		{"known ones", func(d *diary) {
+			come(d, 5, 20)
+			pass(5)(d)
+		}, ""},
+	})
 }
 
 // TestShares: two tenants that both wait are granted as much, once each has been granted something.

@@ -247,7 +247,17 @@ func TestLinesAreOnTime(t *testing.T) {
 			d.set(other, func() { d.brief(name, 5020, 5021, 5302) })
 		}
 	}
+	behindTheDead := func(tenant string) func(d *diary) {
+		return func(d *diary) {
+			nine := declares(":9/300")
+			d.set(func(e *history.Event) { nine(e); e.Tenant = tenant }, func() { d.brief(name, 5010, 5011, 6900) })
+			d.set(func(e *history.Event) { nine(e); e.Proc = 2 }, func() { d.waits(name, 5020, 5021, 0) })
+			d.fault(5400, 5400, history.Event{Target: 2, Text: Killed})
+		}
+	}
 	judged(t, []story{
+		{"a later one that has died may stand before it", behindTheDead("a"), ""},
+		{"not in one line", behindTheDead(""), "L2"},
 		{"a later one was before it", passed("a", 6100), ""},
 		{"long ago", passed("a", 6110), "R2"},
 		{"one line", passed("", 6100), "S4"},
