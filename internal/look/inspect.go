@@ -176,7 +176,7 @@ func (a *reading) open() (members []string, err error) {
 }
 
 // collect adds one member of the sorted set: a place in the queue, or a deadline with its
-// record. It ignores free slots and marks.
+// record. It ignores free slots and others.
 func (a *reading) collect(member, score, record string) error {
 	at, err := strconv.ParseFloat(score, 64)
 	switch {

@@ -21,7 +21,7 @@ local call, match, sub = redis.call, string.match, string.sub
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local is = call('HMGET', STATE, 'state', 'settings')
-local holders, waiting, marks, slots, nearest =
+local holders, waiting, others, slots, nearest =
   match(is[1] or '', '^%d+ %d+ %-?%d+ %d %d+ %d+ (%d+) (%d+) (%d+) (%d+) %d+ (%d+) ')
 local members = call('ZCARD', ORDER)
 local free = slots ~= holders and call('ZCOUNT', ORDER, '0', '2147483648') or 0
@@ -34,12 +34,12 @@ if count ~= '0' then
   page = call('ZRANGEBYSCORE', ORDER, from, '+inf', 'WITHSCORES', 'LIMIT', skip, count)
 elseif waiting then
   if waiting ~= '0' then page = call('ZRANGE', ORDER, '0', '0', 'WITHSCORES') end
-  for _, mark in ipairs(marks ~= '0' and { '!p', '!r' } or {}) do
-    local at = call('ZSCORE', ORDER, mark)
-    if at then page[#page + 1], page[#page + 2] = mark, at end
+  for _, name in ipairs(others ~= '0' and { '!p', '!r' } or {}) do
+    local at = call('ZSCORE', ORDER, name)
+    if at then page[#page + 1], page[#page + 2] = name, at end
   end
   local due = nearest ~= '0' and nearest + 0 <= now
-  if due or marks ~= '0' or waiting ~= '0' then         -- else the nearest deadline is that of a lease
+  if due or others ~= '0' or waiting ~= '0' then         -- else the nearest deadline is that of a lease
     local most = due and '250' or waiting ~= '0' and '100' or '10'
     local some = call('ZRANGEBYSCORE', ORDER, '4294967296', '+inf', 'WITHSCORES', 'LIMIT', '0', most)
     for k = 1, #some do page[#page + 1] = some[k] end

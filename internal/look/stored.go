@@ -60,8 +60,8 @@ func (a *reading) begin(h header) (err error) {
 	snap.Exists = true
 	s := &snap.State
 	want, free := int64(0), int64(s.Slots-s.Holders)
-	if s.Used+s.Waiting+s.Marks > 0 {
-		want = 1 + int64(s.Slots+2*s.Waiting+s.Marks)
+	if s.Used+s.Waiting+s.Others > 0 {
+		want = 1 + int64(s.Slots+2*s.Waiting+s.Others)
 	}
 	if h.state == "" || h.members != want || free > 0 && h.free != free {
 		return a.half(h)

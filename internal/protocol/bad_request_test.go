@@ -25,6 +25,14 @@ func badRequests() map[string][]string {
 	for _, head := range []string{"", " ", "X", "I-inf 0 0", "a", "l0", "\n"} {
 		add("verb", "0", head, "a.1")
 	}
+	for c := byte('A'); c <= 'Z'; c++ { // of ids, that hold and wait
+		for _, words := range []string{"", "0", "1", "0 1", "5000", "0 :1"} {
+			if head := string(c) + words; heads[c] == nil && c != 'B' {
+				add("verb", "0", head, "s0.2")
+				add("verb", "0", "1", head, "2", "s0.2", "s0.3")
+			}
+		}
+	}
 	for _, head := range []string{"D", "D-1", "Dx", "D1 1", "P", "P-2", "P-01", "Z", "Z2", "Z400"} {
 		add("", "0", "1", head, "0")
 	}

@@ -84,7 +84,7 @@ func wantEmpty(t failer, r *rig) {
 	t.Helper()
 	d := r.dump(t)
 	s := d.state(t)
-	if len(d.scores) > 0 || len(d.fields) > 1 || s.Holders+s.Waiting+s.Marks > 0 || r.mr == nil && d.exists() {
+	if len(d.scores) > 0 || len(d.fields) > 1 || s.Holders+s.Waiting+s.Others > 0 || r.mr == nil && d.exists() {
 		t.Fatalf("left: %.1000s", d)
 	}
 }
@@ -102,7 +102,7 @@ func TestTenThousandLeasesExpireAtOnce(t *testing.T) {
 			t.Errorf("%d holders heard of their loss, want %d", len(lost), len(all))
 		}
 		// On a real server time goes on, and tombstones with it.
-		if s := r.dump(t).state(t); s.Used != 1 || s.Holders != 1 || s.Waiting != 0 || s.Marks != n && r.mr != nil {
+		if s := r.dump(t).state(t); s.Used != 1 || s.Holders != 1 || s.Waiting != 0 || s.Others != n && r.mr != nil {
 			t.Errorf("after all expired: %+v", s)
 		}
 		r.do(t, 1, Op{Verb: Release, ID: "s1.1"})
@@ -287,7 +287,7 @@ func TestFullCalls(t *testing.T) {
 		}
 		want(Gone, Op{Verb: Evict, Flag: true}, queued[:MaxIDs/2])
 		want(Released, Op{Verb: Release, Flag: true}, queued[MaxIDs/2:])
-		if s := r.dump(t).state(t); s.Used != MaxIDs/2 || s.Marks != MaxIDs {
+		if s := r.dump(t).state(t); s.Used != MaxIDs/2 || s.Others != MaxIDs {
 			t.Errorf("at the end: %+v", s)
 		}
 	})

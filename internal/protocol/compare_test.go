@@ -48,7 +48,7 @@ func (m *model) numbersOf() State {
 	s := State{
 		Rates: m.set(), RatesPinned: m.ratesPinned,
 		Declared: m.declared, Pin: m.pin, Paused: m.paused, Changes: m.changes, Used: m.used(),
-		Holders: len(m.all(holding)), Waiting: len(m.queue), Marks: len(m.all(dead)) + len(m.lines), Last: m.last,
+		Holders: len(m.all(holding)), Waiting: len(m.queue), Others: len(m.all(dead)) + len(m.lines), Last: m.last,
 		turns: m.turns,
 	}
 	if s.turns.epoch > 0 {
@@ -56,10 +56,10 @@ func (m *model) numbersOf() State {
 	}
 	if m.ends > 0 {
 		s.Ends = m.ends
-		s.Marks++
+		s.Others++
 	}
 	if _, ok := m.counting(); ok {
-		s.Marks++
+		s.Others++
 	}
 	for i, r := range m.rates {
 		s.tallies[i] = r.tally()

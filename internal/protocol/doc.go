@@ -165,10 +165,10 @@
 // Waiters of a tenant stand in a line, and so do those without a tenant. The lines take turns by
 // start-time fair queueing (Goyal, Vin and Cheng 1996), charged at the grant: a request that leaves
 // the queue has cost its tenant nothing, and one that has been granted while nobody else waited has
-// moved the clock, too. A line is a mark. While it has waiters its member in the sorted set has its
+// moved the clock, too. A line is a record. While it has waiters its member in the sorted set has its
 // place as a score, so that the next line is found without a look at all; else it has a deadline, and
 // stays for as long as its place is ahead of the clock. The epoch, a number that changes when the last
-// waiter with a tenant has left, tells which marks count: so no step has to forget all of them.
+// waiter with a tenant has left, tells which of them count: so no step has to forget all of them.
 //
 // A tenant that is new begins at "fresh", which each of them moves on by what it would be charged,
 // divided by how many wait: else ever new tenants would keep those who wait from being served. Only new

@@ -121,7 +121,7 @@ func TestTombstonesAloneMayBeLost(t *testing.T) {
 	onBoth(t, false, func(t *testing.T, r *rig) {
 		r.do(t, 0, Op{Verb: Acquire, ID: "s0.1", Terms: terms(1)})
 		r.do(t, 0, Op{Verb: Release, ID: "s0.1", Flag: true})
-		if d := r.dump(t); d.state(t).Marks != 1 || len(d.scores) == 0 {
+		if d := r.dump(t); d.state(t).Others != 1 || len(d.scores) == 0 {
 			t.Fatalf("no tombstone: %v", d)
 		}
 		if err := r.rdb.Del(t.Context(), r.key.Order()).Err(); err != nil {

@@ -167,7 +167,7 @@ func TestFreeSlotsOfNobody(t *testing.T) {
 		all := fill(t, r, 3, terms(3))
 		r.do(t, 0, each(Op{Verb: Release, Flag: true}, all[0])...)
 		r.do(t, 0, each(Op{Verb: Release, Flag: true}, all[1:]...)...)
-		if d := r.dump(t); d.state(t).Marks != 3 || !slices.Equal(d.freeSlots(), []int{0}) {
+		if d := r.dump(t); d.state(t).Others != 3 || !slices.Equal(d.freeSlots(), []int{0}) {
 			t.Fatalf("left\n%v", d)
 		}
 		if got := r.one(t, Op{Verb: Acquire, ID: "s0.9", Terms: terms(3)}); got.Slot != 0 {

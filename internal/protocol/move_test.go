@@ -60,7 +60,7 @@ func TestMoveKeepsSlotAndWeight(t *testing.T) {
 			got := r.by(t, 1, moveTo(first, second, 0))
 			r.wantMoved(t, got, was, test.terms)
 			state := r.dump(t).state(t)
-			if state.Last != got.Token || state.Holders != len(test.before)+1 || state.Marks != 1 {
+			if state.Last != got.Token || state.Holders != len(test.before)+1 || state.Others != 1 {
 				t.Errorf("%s: %+v", name, state)
 			}
 			if snap, err := Inspect(t.Context(), r.stores[2], r.key, true); err != nil || snap.Leases[len(test.before)].ID != second || snap.Leases[len(test.before)].PID != 101 {

@@ -87,8 +87,8 @@ func TestDeclarationsInTurnKeepFewSums(t *testing.T) {
 		for i := range 500 {
 			now = now.Add(windows[0] / 400)
 			r.mr.SetTime(now)
-			if reply := r.take(t, i, atRate(rates[i%2])); reply.Marks > 1 {
-				t.Fatalf("%v: %d members", windows, reply.Marks)
+			if reply := r.take(t, i, atRate(rates[i%2])); reply.Others > 1 {
+				t.Fatalf("%v: %d members", windows, reply.Others)
 			}
 			if n := strings.Count(r.dump(t).fields["!r"], " "); n > 403 {
 				t.Fatalf("%v: %d numbers", windows, n)

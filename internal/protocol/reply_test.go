@@ -70,7 +70,7 @@ func (c cannedReply) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 const numbers = "3 9 -1 0 2 6 5 4 3 7 88 99 111 1 0 -"
 
 var inNumbers = State{
-	Declared: 9, Pin: -1, Changes: 2, Used: 6, Holders: 5, Waiting: 4, Marks: 3, Slots: 7, Last: 88, Next: 99, Till: 111, Lapses: true,
+	Declared: 9, Pin: -1, Changes: 2, Used: 6, Holders: 5, Waiting: 4, Others: 3, Slots: 7, Last: 88, Next: 99, Till: 111, Lapses: true,
 }
 
 // asked are an acquire for each verb A, a renewal for each R, and so on.

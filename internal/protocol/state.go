@@ -18,7 +18,7 @@ type State struct {
 	Used     int   // permits in use
 	Holders  int
 	Waiting  int
-	Marks    int   // tombstones, what counts for rates, and the lines of tenants
+	Others   int   // tombstones, what counts for rates, and the lines of tenants
 	Slots    int   // held or free
 	Last     int64 // the last token or ticket
 	Next     int64 // ms: something may run out then; 0: never
@@ -98,8 +98,8 @@ func (s *State) sound(now int64, pausing bool) bool {
 		}
 	}
 	return s.Slots >= s.Holders && s.Holders <= s.Used && (s.Holders > 0 || s.Used == 0) && s.Pin >= -1 &&
-		int64(s.Used)+int64(s.Slots)+int64(s.Waiting)+int64(s.Limit()) <= most && (s.Slots == 0 || s.Used+s.Waiting+s.Marks > 0) &&
-		s.Last < front && s.Next-now <= century && (s.Marks > 0 || !s.Counts() && !pausing) &&
+		int64(s.Used)+int64(s.Slots)+int64(s.Waiting)+int64(s.Limit()) <= most && (s.Slots == 0 || s.Used+s.Waiting+s.Others > 0) &&
+		s.Last < front && s.Next-now <= century && (s.Others > 0 || !s.Counts() && !pausing) &&
 		s.turns.sound(s)
 }
 
@@ -120,7 +120,7 @@ func (s *State) Step(weight int, costs Costs, share int) int64 {
 }
 
 func (t *turns) sound(s *State) bool {
-	return *t == turns{} || t.epoch > 0 && t.epoch <= s.Last && t.lines > 0 && t.lines <= s.Marks && int64(t.plain)+int64(t.lines) <= int64(s.Waiting)
+	return *t == turns{} || t.epoch > 0 && t.epoch <= s.Last && t.lines > 0 && t.lines <= s.Others && int64(t.plain)+int64(t.lines) <= int64(s.Waiting)
 }
 
 // Counts reports whether something counts for a rate, or did until a short time ago.
@@ -137,7 +137,7 @@ func (s *State) Counts() bool {
 func (c *cursor) state() (s State) {
 	c.bad = c.next() != layout || c.bad
 	s.Declared, s.Pin, s.Paused, s.Changes = c.int(), c.int(), c.next() != 0, c.int()
-	s.Used, s.Holders, s.Waiting, s.Marks, s.Slots = c.int(), c.int(), c.int(), c.int(), c.int()
+	s.Used, s.Holders, s.Waiting, s.Others, s.Slots = c.int(), c.int(), c.int(), c.int(), c.int()
 	s.Last, s.Next, s.Till, s.Lapses = c.next(), c.next(), c.next(), c.next() == 1
 	s.turns = c.turns()
 	c.rest, s.RatesPinned = strings.CutPrefix(c.rest, "!")

@@ -370,7 +370,7 @@ func cooled(t failer, r *rig) {
 	r.do(t, 0, Op{Verb: Acquire, ID: "s0.4", Terms: terms(3)})
 }
 
-// TestDamagedPause: a pause that ends has a mark of its own.
+// TestDamagedPause: a pause that ends has a record of its own.
 func TestDamagedPause(t *testing.T) {
 	t.Parallel()
 	const paused = 3
@@ -403,12 +403,12 @@ func TestFlush(t *testing.T) {
 // semaphore, whoever looks hears of, too.
 func TestLookRefusesWhatCallsRefuse(t *testing.T) {
 	t.Parallel()
-	const declared, pin, used, holders, waiting, marks, slots, last, nearest, till = 1, 2, 5, 6, 7, 8, 9, 10, 11, 12
+	const declared, pin, used, holders, waiting, others, slots, last, nearest, till = 1, 2, 5, 6, 7, 8, 9, 10, 11, 12
 	numbers := []damage{
 		field(nil, pin, "-2"), field(nil, holders, "0"), field(nil, used, "0"), field(nil, used, "9999999999999"), field(nil, declared, "1234567890123"),
-		field(nil, holders, "99"), field(nil, slots, "0"), field(nil, slots, "9"), field(nil, waiting, "9"), field(nil, marks, "9"),
+		field(nil, holders, "99"), field(nil, slots, "0"), field(nil, slots, "9"), field(nil, waiting, "9"), field(nil, others, "9"),
 		field(nil, last, "9007199254740992"), field(nil, nearest, "9999999999999"), field(nil, till, "123456789012345"),
-		field(nil, used, "0", holders, "0", waiting, "0", marks, "0"),
+		field(nil, used, "0", holders, "0", waiting, "0", others, "0"),
 		command(nil, "DEL", "ORDER"), command(nil, "DEL", "STATE"), command(nil, "ZADD", "ORDER", 1, "1"), command(nil, "ZADD", "ORDER", "XX", 5e9, "0"), command(nil, "ZADD", "ORDER", "XX", 5e9, "1"), command(nil, "ZADD", "ORDER", 5, "foreign"),
 		command(nil, "ZREM", "ORDER", note), both(command(nil, "DEL", "STATE"), command(nil, "ZREM", "ORDER", note)),
 		command(nil, "HSET", "STATE", "state", ""), command(nil, "HDEL", "STATE", "state"), command(nil, "SET", "STATE", "a"), command(nil, "SET", "ORDER", "a"),

@@ -9,26 +9,27 @@
 --   h weight slot token ceiling ttl charges owner label   lease; no renewal goes beyond ceiling (0: none)
 --   e the same                                            lease whose holder was asked to stop
 --   w weight costs ticket maxhold ttl beat owner label    waiter (maxhold 0: none; beat: its heartbeat TTL)
---   x reason                                      mark: a tombstone, which answers for an id that has
+--   x reason                                      tombstone: it answers for an id that has
 --                                                 ended; "x 5 owner" for one that was moved to owner
---   p who                                         mark "!p": nobody is granted before its deadline, as who wants
---   r |row|row|...|                               mark "!r": what counts for each rate that is a window, in their
+--   p who                                         "!p", pause: nobody is granted before its deadline, as who wants
+--   r |row|row|...|                               "!r", sums: what counts for each rate that is a window, in their
 --                                                 order, until none of it does; empty for others
---   t epoch line began pos place count          mark "!t" and a tenant: its line of waiters (see "Lines")
---                A mark is a record that nobody holds or waits for. It has a deadline, but for lines with waiters.
+--   t epoch line began pos place count            "!t" and a tenant: its line of waiters (see "Lines")
+--                The last four kinds are the others: nobody holds them, or waits with them. They have a
+--                deadline, but for lines with waiters.
 -- KEYS[1]:order  is a sorted set in the same slot of a cluster. What its scores mean:
 --   below -2^52    waiters without a tenant: the member is "#" and the id, the score is ticket - headstart - 2^53
 --   below -2^51    waiters with one: the same member; the score is line * 2^34 + pos - headstart (ms) - 2^52
---   below 0        lines with waiters: the member is that of the mark, the score is place - 2^51
+--   below 0        lines with waiters: the member is the name of the line's record, the score is place - 2^51
 --   from 0         free slots: member and score are the number of the slot
 --   4000000000     the member NOTE, for as long as there is the set
 --   from 2^32      deadlines: the member is the id of a record, the score is server time in ms; half a ms
 --                  less of a waiter who was asked for a sign of life, and has given none since
--- "state"        is 3 declared pin paused changes used holders waiting marks slots last nearest till lapses turns rates
+-- "state"        is 3 declared pin paused changes used holders waiting others slots last nearest till lapses turns rates
 --   declared       the limit that was declared last; 0: none yet       pin  limit by an operator; -1: none
 --   paused         1: nobody is granted; 2: nobody, while there is "!p"
 --   changes        of the declared limit, and of the rates
---   used           permits in use: the weights of all holders          holders, waiting, marks  how many
+--   used           permits in use: the weights of all holders          holders, waiting, others  how many
 --   slots          numbers given out: those below are held or free     last  token or ticket
 --   nearest        before this time (ms) no deadline ends, and the head of the queue does not come to fit
 --                  by time alone; 0: there is none
@@ -51,7 +52,7 @@
 --                line to which somebody comes again stands where it stood, or at the clock, if that is later. One that
 --                is new begins at fresh, which is never before the clock and moves on a little then, so that
 --                newcomers do not keep others waiting for good.
---                epoch: ticket of the first who came with a tenant; a mark of another epoch says nothing. place and
+--                epoch: ticket of the first who came with a tenant; a record of another epoch says nothing. place and
 --                plain: of the line of those without a tenant, and how many they are. lines: of tenants that have
 --                waiters. next: the number of the next line. began: when a line was last empty (ms). pos: of its last.
 -- A set of rates is "-", or up to 4 of UNIT:N/PER and UNIT:N/PER+BURST with commas between, no two with the same
@@ -158,6 +159,7 @@ local ALONE = ' -1 0 0 1 1 0 0 1 '                      -- its numbers from pin 
 local PLAIN = ' 0 -'                                    -- and epoch and rates, where there are none
 local DEADLINES = 4294967296                            -- the least score of a deadline
 local GRAIN = 60000                                     -- ms; the keys' TTL moves in steps of this
+local OWNER = '^w %d+ %S+ %d+ %d+ %d+ %d+ (%S+)'        -- that of a waiter, in its record
 local ACQUIRE = '^A([01]) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) ()(:?%d+/%S+) '
 
 local clock = call('TIME')
@@ -185,9 +187,8 @@ if ARGV[3] and not ARGV[4] then
   if sub(head, 1, 1) == 'A' then
     local order = STATE .. ':order'                     -- both at once where both are declared saves 3 % of a pair of calls
     if (KEYS[2] == order and call('EXISTS', STATE, order) or call('EXISTS', STATE)) == 0 then
-      local limit, beat, start, qlimit, ttl, owner =    -- of weight 1, and without a maxhold
-        match(head, '^A[01] 1 0 ([1-9]%d*) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) ():?%d+/%S+ ')
-      if ttl and #limit < 13 and #beat < 13 and #start < 13 and #qlimit < 13 and #ttl < 13
+      local _, weight, maxhold, limit, beat, start, qlimit, ttl, owner = match(head, ACQUIRE)
+      if weight == '1' and maxhold == '0' and limit >= '1' and #limit < 13 and #beat < 13 and #start < 13 and #qlimit < 13 and #ttl < 13
         and (start == '0' or start >= '1') and (qlimit == '0' or qlimit >= '1') and find(id, '^%w+%.%S+$') and not find(head, ';tenant=', owner, true)
         and (KEYS[2] == order or call('EXISTS', order) == 0) then
         local deadline, expires = format('%d', now + ttl), '0'
@@ -234,8 +235,8 @@ local MOST = 4000000000000                              -- used + slots + waitin
 local PAGE = 250                                        -- so many are reaped, or looked at in the queue, in one call
 local LATE = 10000                                      -- ms; so long after an acquire, at most, a copy of it runs (its "bound" sees to that)
 local TOLD = 60000                                      -- ms; for so long a tombstone tells of an eviction or a move
-local COUNTS, COOL, TURN = '!r', '!p', '!t'             -- the names of marks, and what those of turns begin with; ids begin with no "!"
-local lingers = now - now % 1000 + GRAIN + 1000         -- until then the mark of an empty line stays, and as long again while it counts
+local SUMS, PAUSE, LINE = '!r', '!p', '!t'              -- the names of others than ids, or what they begin with; ids begin with no "!"
+local lingers = now - now % 1000 + GRAIN + 1000         -- until then the record of an empty line stays, and as long again while it counts
 local COSTLY = 1073741824                               -- 2^30: no rate and no cost is above this
 local LOOKED = 25                                       -- so many waiters are looked at in one call, where there is a rate
 local LATELY = 1000                                     -- ms; who was heard of in this time lives
@@ -300,44 +301,47 @@ end
 for k = firstHead, lastHead, 2 do
   local head, count = ARGV[k] or refuse('number of groups', ARGV[2]), 1
   if ARGV[4] then count = (match(ARGV[k + 1] or '', '^%d%d?%d?$') or refuse('count', ARGV[k + 1])) + 0 end
-  local verb = sub(head, 1, 1)
   local set, costs
-  if verb == 'B' then                                   -- the rest is an A
+  if sub(head, 1, 1) == 'B' then                        -- the rest is an A
     local at
     set, costs, at = match(head, '^B(%S+) (%S+) ()A')
     stored = stored or set and call('HGET', STATE, 'state')
     -- A set that is in force was looked at when it was declared.
     if not set or not find(stored or '', ' ' .. set .. ' ', 1, true) and not ratesOf(set) then refuse('rates', head) end
     if costs ~= '-' and not isCosts(costs) then refuse('costs', head) end
-    head, verb = sub(head, at), 'A'
+    head = sub(head, at)
   end
-  local form =                                          -- what it looks like; captured are its words
-    verb == 'A' and ACQUIRE or
-    verb == 'L' and (#head < 3 and '^L([01])$' or '^L([01]) (%S+)$') or
-    verb == 'S' and '^S(%S+)$' or
-    verb == 'R' and '^R(%d+)$' or
-    verb == 'H' and '^H(%d+) ([01])$' or
-    verb == 'M' and '^M(%d+) (:?%d+/%S+)$' or
-    verb == 'E' and '^E([01])$'
-  local ofIDs = form and true or false                  -- those of no ids follow
-  form = form or
-    verb == 'D' and '^D(%d+)$' or
-    verb == 'P' and '^P(%-?%d+)$' or
-    verb == 'Z' and '^Z([01])$' or
-    verb == 'Q' and '^Q([01]) (%S+) (%S+)$' or
-    verb == 'U' and '^U$' or
-    verb == 'W' and '^W([1-9]%d*) (.*)$' or refuse('verb', head)
+
+  -- What a head of this verb looks like, how many numbers are the first of its words, and whether
+  -- it is of ids.
+  local verb = sub(head, 1, 1)
+  local form, numbers, ofIDs = nil, 1, true
+  if verb == 'A' then form, numbers = ACQUIRE, 8
+  elseif verb == 'H' then form, numbers = '^H(%d+) ([01])$', 2
+  elseif verb == 'R' then form = '^R(%d+)$'
+  elseif verb == 'S' then form, numbers = '^S(%S+)$', 0
+  elseif verb == 'L' then form = #head < 3 and '^L([01])$' or '^L([01]) (%S+)$'
+  elseif verb == 'M' then form = '^M(%d+) (:?%d+/%S+)$'
+  elseif verb == 'E' then form = '^E([01])$'
+  else
+    ofIDs = false
+    if verb == 'D' then form = '^D(%d+)$'
+    elseif verb == 'P' then form = '^P(%-?%d+)$'
+    elseif verb == 'Z' then form = '^Z([01])$'
+    elseif verb == 'W' then form = '^W([1-9]%d*) (.*)$'
+    elseif verb == 'Q' then form, numbers = '^Q([01]) (%S+) (%S+)$', 0
+    elseif verb == 'U' then form, numbers = '^(U)$', 0
+    else refuse('verb', head) end
+  end
   local words = { match(head, form) }
   if not words[1] then refuse('head', head) end
-  local numbers = verb == 'A' and 8 or (verb == 'M' or verb == 'W' or verb == 'L') and 1 or (verb == 'S' or verb == 'Q' or verb == 'U') and 0 or #words
   for w = 1, numbers do
     local n = words[w]
     if #n > 12 or n < '1' and n ~= '0' and n ~= '-1' then refuse('number', n .. ' in ' .. head) end
   end
-  if verb == 'S' or words[2] and verb == 'L' then
-    local settled = words[#words]
-    if settled ~= '0' and not isCosts(settled) then refuse('costs', head) end
-  elseif verb == 'Q' then
+  local settled = verb == 'S' and words[1] or verb == 'L' and words[2]
+  if settled and settled ~= '0' and not isCosts(settled) then refuse('costs', head) end
+  if verb == 'Q' then
     local unit, list = match(words[2], '^(.*):$'), ratesOf(words[3]) or refuse('rates', head)
     if unit and not isUnit(unit) or not unit and words[2] ~= '*' then refuse('unit', head) end
     for r = 1, unit and #list or 0 do
@@ -363,16 +367,15 @@ for k = firstHead, lastHead, 2 do
       if ARGV[n] == 'state' then refuse('id', ARGV[n]) end
     end
   end
-  local group = { verb = verb, words = words, first = named + 1, last = named + count }
+  local group = { verb = verb, words = words, settled = settled, first = named + 1, last = named + count }
   if verb == 'A' then group.set, group.costs, group.owner = set, costs or '-', sub(head, words[9]) end
-  if verb == 'Q' then declares = true end
-  if verb == 'S' or words[2] and verb == 'L' then settles = true end
+  declares, settles = declares or verb == 'Q', settles or settled
   if verb == 'A' and find(words[10], ';tenant=', 1, true) then
     local tenant, share = tenantOf(words[10])
     local _, letters = string.gsub(tenant, '[^\128-\191]', '') -- characters of UTF-8
     if tenant == '' or letters > 64 or #tenant > 256 or find(tenant, '%c') then refuse('tenant', words[10]) end
     if not find(share, '^[1-9]%d?%d?$') or share + 0 > 100 then refuse('share', words[10]) end
-    group.mark, group.share, concernsLines = TURN .. tenant, share + 0, true
+    group.line, group.share, concernsLines = LINE .. tenant, share + 0, true
   end
   named = named + count
   if verb == 'A' then
@@ -412,8 +415,8 @@ while true do
       or token + 0 >= FRONT or limit + 2 > MOST or #limit > 12 or #expires > 14 or #ttl > 16
       or call('EXISTS', ORDER) > 0 or call('HLEN', STATE) > 1 then corrupt('state', stored) end
     local record = 'h 1 0 ' .. token .. ' 0 ' .. ttl .. ' - ' .. sub(stored, owner)
-    local ends = expires == '0' and format('%d 0', deadline + GRAIN) or expires .. ' 1'
-    local state = '3 ' .. limit .. ALONE .. token .. ' ' .. deadline .. ' ' .. ends .. PLAIN
+    local lasting = expires == '0' and format('%d 0', deadline + GRAIN) or expires .. ' 1' -- till and lapses
+    local state = '3 ' .. limit .. ALONE .. token .. ' ' .. deadline .. ' ' .. lasting .. PLAIN
     if keeps or ARGV[3] == id then call('ZREM', ORDER, '') end -- for the order of writes see "write"
     call('HSET', STATE, 'state', stored)
     call('ZADD', ORDER, PLACE, NOTE, deadline, id)
@@ -422,7 +425,7 @@ while true do
     stored = state
   end
 
-  local declared, pin, paused, changes, used, holders, waiting, marks, slots, last, nearest, till, lapses, more =
+  local declared, pin, paused, changes, used, holders, waiting, others, slots, last, nearest, till, lapses, more =
     match(stored or NOBODY, '^3 (%d+) (%-?%d+) ([012]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01])( .*)$')
   if not more then
     local version = (match(stored, '^(%d+) ') or 3) + 0
@@ -433,9 +436,9 @@ while true do
   local epoch, clock, fresh, tenants, nextLine = 0, 0, 0, 0, 0 -- of the lines; and of that of waiters without a tenant:
   local plains = { place = 0, count = 0, past = 0, low = '-inf', high = '(-4503599627370496' }
   if more ~= PLAIN then
-    local turns, mark
-    turns, mark, set, more = match(more, '^ (%S+) (!?)(%S+)(.*)$')
-    pinned = mark == '!'
+    local turns, bang
+    turns, bang, set, more = match(more, '^ (%S+) (!?)(%S+)(.*)$')
+    pinned = bang == '!'
     if turns ~= '0' then
       local e, c, f, place, plain, n, k = match(turns or '', '^([1-9]%d*):(%d+):(%d+):(%d+):(%d+):([1-9]%d*):(%d+)$')
       if not e or #e > 16 or #c > 16 or #f > 16 or #place > 16 or #plain > 12 or #n > 12 or #k > 6 then corrupt('state', stored) end
@@ -454,23 +457,23 @@ while true do
     if at <= #more then corrupt('state', stored) end
     if set == '-' then rates = nil end
   end
-  used, holders, waiting, marks, slots = used + 0, holders + 0, waiting + 0, marks + 0, slots + 0
+  used, holders, waiting, others, slots = used + 0, holders + 0, waiting + 0, others + 0, slots + 0
   local limit = (pin == '-1' and declared or pin) + 0   -- the one in force
   local seq, soon = last + 0, nearest + 0
   local free = slots - holders                          -- how many slots are members of ORDER
-  local ordered = used + waiting + marks > 0            -- there is ORDER
+  local ordered = used + waiting + others > 0            -- there is ORDER
   if free < 0 or holders > used or holders == 0 and used > 0 or limit < 0 or used + slots + waiting + limit > MOST
     or not ordered and slots > 0 or seq >= FRONT or soon - now > CENTURY or #declared > 12 or #changes > 12 or #till > 14
-    or marks == 0 and (counting or paused == '2') or epoch > seq or epoch > 0 and (plains.count + tenants > waiting or tenants > marks) then
+    or others == 0 and (counting or paused == '2') or epoch > seq or epoch > 0 and (plains.count + tenants > waiting or tenants > others) then
     corrupt('state', stored)
   end
 
-  if paused == '2' and stored and not call('ZSCORE', ORDER, COOL) and call('EXISTS', ORDER) > 0 then corrupt('state', stored) end
+  if paused == '2' and stored and not call('ZSCORE', ORDER, PAUSE) and call('EXISTS', ORDER) > 0 then corrupt('state', stored) end
 
   -- The number of members shows the loss of one of the two keys. What is left tells how long leases
   -- may live. After that it is removed, but for what operators have set.
   local members, holdsUntil = call('ZCARD', ORDER), nil      -- until when somebody may hold
-  if members ~= (ordered and 1 + slots + 2 * waiting + marks or 0)
+  if members ~= (ordered and 1 + slots + 2 * waiting + others or 0)
     or free > 0 and call('ZCOUNT', ORDER, '0', '2147483648') ~= free then
     if stored and members == 0 then
       holdsUntil = (used + waiting > 0 or counting or paused == '2') and till + 0 or 0 -- tombstones alone may go: at worst a late copy is granted, and expires
@@ -479,7 +482,7 @@ while true do
     end
     if not holdsUntil or holdsUntil - now > CENTURY then corrupt('state does not match ' .. ORDER .. ':', stored) end
     if holdsUntil > now then error('BERTHHALF ' .. format('%d', holdsUntil - now)) end
-    used, holders, waiting, marks, slots, free, soon, nearest, lapses, ordered = 0, 0, 0, 0, 0, 0, 0, '0', '0', false
+    used, holders, waiting, others, slots, free, soon, nearest, lapses, ordered = 0, 0, 0, 0, 0, 0, 0, '0', '0', false
     epoch, tenants, plains.count, counting, rates = 0, 0, 0, false, nil
     if paused == '2' then paused = '0' end
     if keeps then call('ZREM', ORDER, '') end           -- for the order of writes see "write"
@@ -515,7 +518,7 @@ while true do
   local gone = 0                                        -- how many waiters have left the queue, or were granted, and are in ORDER still
   local recount = false                                 -- what counts for rates has changed
   local heard                                           -- waiters that have given a sign of life in this call
-  local who, ends                                       -- of a pause: who wants it, or false: it ends now; and its end
+  local who, pauseEnds                                  -- of a pause: who wants it, or false: it ends now; and when it ends
 
   -- ---- what several sections need ----
   local function put(id, record)                        -- into the hash
@@ -530,9 +533,13 @@ while true do
     return score
   end
 
-  local function expire(id, at)                         -- sets the deadline of id
+  local function rank(member, score)                    -- into the sorted set
     local n = #scores
-    scores[n + 1], scores[n + 2] = scoreOf(at), id
+    scores[n + 1], scores[n + 2] = score, member
+  end
+
+  local function expire(id, at)                         -- sets the deadline of id
+    rank(id, scoreOf(at))
     if at > furthest then furthest = at end
   end
 
@@ -576,45 +583,45 @@ while true do
     local TAGGED, LINES = -4503599627370496, -2251799813685248 -- -2^52, -2^51: from here on waiters have tenants, and there are lines
     local STRETCH, AMID = 17179869184, 4294967296       -- 2^34 ms, of the scores of a line; 2^32, where its first stands
     local WHOLE = 67108864                              -- 2^26: the step of who takes all that there is
-    local seen, passed = {}, 0                          -- lines, by their marks; so many at the front of ORDER are in it
+    local seen, passed = {}, 0                          -- lines, by their others; so many at the front of ORDER are in it
     line = {}
 
-    local function bound(l)
+    local function spans(l)
       local low = l.number * STRETCH + TAGGED
       l.low, l.high, l.past = format('%d', low), format('%d', low + STRETCH - 1), 0
     end
 
     local function all() return tenants + (plains.count > 0 and 1 or 0) end
 
-    function line.of(mark)                              -- that of a tenant, or of those who have none
-      if not mark or seen[mark] then return seen[mark] or plains end
-      local is = call('HGET', STATE, mark)
+    function line.of(name)                              -- that of a tenant, or of those who have none
+      if not name or seen[name] then return seen[name] or plains end
+      local is = call('HGET', STATE, name)
       local of, number, began, pos, place, count = match(is or 't 0 0 0 0 0 0', '^t (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
       if not of or #number > 6 or #began > 14 or #pos > 16 or #place > 16 or #count > 12 or count ~= '0' and of + 0 ~= epoch then corrupt('record', is) end
-      local l = { mark = mark, new = not is, number = number + 0, began = began + 0, pos = pos + 0, place = 0, count = count + 0 }
+      local l = { name = name, new = not is, number = number + 0, began = began + 0, pos = pos + 0, place = 0, count = count + 0 }
       if of + 0 == epoch then l.place, l.known = place + 0, true end
-      bound(l)
-      seen[mark] = l
+      spans(l)
+      seen[name] = l
       return l
     end
 
     local function whose(owner)                         -- the line of an owner, and its share
       local tenant, share = tenantOf(owner)
-      return line.of(tenant and TURN .. tenant), (share or 1) + 0
+      return line.of(tenant and LINE .. tenant), (share or 1) + 0
     end
 
     function line.first()                               -- the one whose first waiter is the head of the queue; nil: nobody waits
       local least = plains.count > 0 and plains or nil
-      local function sooner(mark, at)
-        return not least or at < least.place or at == least.place and least ~= plains and before(mark, least.mark)
+      local function sooner(name, at)
+        return not least or at < least.place or at == least.place and least ~= plains and before(name, least.name)
       end
-      for mark, l in pairs(seen) do
-        if l.count > 0 and sooner(mark, l.place) then least = l end
+      for name, l in pairs(seen) do
+        if l.count > 0 and sooner(name, l.place) then least = l end
       end
       while true do
-        local mark, at = unpack(call('ZRANGEBYSCORE', ORDER, format('%d', LINES), '(0', 'WITHSCORES', 'LIMIT', format('%d', passed), '1'))
-        if not mark then return least end
-        if not seen[mark] then return sooner(mark, at - LINES) and line.of(mark) or least end
+        local name, at = unpack(call('ZRANGEBYSCORE', ORDER, format('%d', LINES), '(0', 'WITHSCORES', 'LIMIT', format('%d', passed), '1'))
+        if not name then return least end
+        if not seen[name] then return sooner(name, at - LINES) and line.of(name) or least end
         passed = passed + 1
       end
     end
@@ -650,8 +657,8 @@ while true do
       return line.ahead(own, first == l), front
     end
 
-    function line.full(mark, most)                      -- too many wait for one more
-      local own = epoch > 0 and line.of(mark).count or mark and 0 or waiting
+    function line.full(name, most)                      -- too many wait for one more
+      local own = epoch > 0 and line.of(name).count or name and 0 or waiting
       local others = epoch > 0 and all() or waiting > 0 and 1 or 0
       return (own + 1) * (others + (own == 0 and 1 or 0)) > most
     end
@@ -667,27 +674,27 @@ while true do
 
     -- A waiter comes to a line; returns that, and its score. Only a new line moves fresh on: else a tenant that
     -- comes and leaves would set itself back.
-    function line.come(mark, step, start)
-      if epoch == 0 and not mark then return plains, seq - start - FRONT end
+    function line.come(name, step, start)
+      if epoch == 0 and not name then return plains, seq - start - FRONT end
       if epoch == 0 then epoch, plains.count, plains.place, clock, fresh, nextLine = seq, waiting, 0, 0, 0, 0 end
-      local l = line.of(mark)
+      local l = line.of(name)
       if l.count == 0 then
-        if l.known or not mark and l.place > 0 then l.place = math.max(clock, l.place)
+        if l.known or not name and l.place > 0 then l.place = math.max(clock, l.place)
         else
           l.place, l.known = fresh, true
           fresh = fresh + math.max(floor(step / (waiting + 1)), 1)
         end
-        if mark then
+        if name then
           tenants = tenants + 1
           repeat
             l.number, nextLine = nextLine, (nextLine + 1) % 131072
-            bound(l)
+            spans(l)
           until call('ZCOUNT', ORDER, l.low, l.high) == 0 -- somebody has waited for so long that the numbers began anew
           l.began, l.pos = now, 0
         end
       end
       l.count, l.touched = l.count + 1, true
-      if not mark then return l, seq - start - FRONT end
+      if not name then return l, seq - start - FRONT end
       l.pos = math.max(now - l.began + AMID, l.pos + 1)
       return l, l.number * STRETCH + l.pos - math.min(start / 1000, AMID) + TAGGED -- not beyond the line's first place
     end
@@ -696,7 +703,7 @@ while true do
       local l, share = whose(owner)
       if l.count < 1 or l.new then corrupt('record', owner) end
       l.count, l.touched = l.count - 1, true
-      if l.count == 0 and l.mark then tenants = tenants - 1 end
+      if l.count == 0 and l.name then tenants = tenants - 1 end
       return l, share
     end
 
@@ -724,7 +731,7 @@ while true do
     -- Long before the places become so large that they are not exact, they all begin anew. That takes as
     -- long as there are lines, once in 16 million grants at the least.
     local function wind()
-      for _, mark in ipairs(call('ZRANGEBYSCORE', ORDER, format('%d', LINES), '(0')) do line.of(mark).touched = true end
+      for _, name in ipairs(call('ZRANGEBYSCORE', ORDER, format('%d', LINES), '(0')) do line.of(name).touched = true end
       for _, l in pairs(seen) do
         if l.touched then l.place = math.max(l.place - clock, 0) end
       end
@@ -733,13 +740,11 @@ while true do
 
     function line.write()
       if fresh >= 1125899906842624 then wind() end      -- 2^50
-      for mark, l in pairs(seen) do
+      for name, l in pairs(seen) do
         if l.touched then
-          put(mark, format('t %d %d %d %d %d %d', epoch, l.number, l.began, l.pos, l.place, l.count))
-          if l.new then marks = marks + 1 end
-          local n = #scores
-          if l.count > 0 then scores[n + 1], scores[n + 2] = format('%d', l.place + LINES), mark
-          else expire(mark, lingers) end
+          put(name, format('t %d %d %d %d %d %d', epoch, l.number, l.began, l.pos, l.place, l.count))
+          if l.new then others = others + 1 end
+          if l.count > 0 then rank(name, format('%d', l.place + LINES)) else expire(name, lingers) end
         end
       end
       if tenants == 0 then epoch = 0 end                -- those who wait stand as they would without tenants
@@ -753,7 +758,7 @@ while true do
     if kind == 'w' then
       changed = changed or {}
       waiting, left, gone, changed[id] = waiting - 1, left + 1, gone + 1, false
-      if epoch > 0 then line.leave(match(record, '^w %d+ %S+ %d+ %d+ %d+ %d+ (%S+)') or corrupt('record', record)) end
+      if epoch > 0 then line.leave(match(record, OWNER) or corrupt('record', record)) end
       goneMembers[#goneMembers + 1] = '#' .. id
     elseif kind and find(slot, '^%d+$') then
       local n = slot + 0
@@ -762,7 +767,7 @@ while true do
     else corrupt('record', record) end
     at = at or floor(begun / 1000) + LATE
     if at > now then
-      marks = marks + 1
+      others = others + 1
       put(id, 'x ' .. reason)
       expire(id, at)
     else
@@ -811,13 +816,13 @@ while true do
         leave(id, record, 2)
       else
         local of, at
-        if id == COUNTS and sub(record, 1, 3) == 'r |' then -- it counts no more
+        if id == SUMS and sub(record, 1, 3) == 'r |' then -- it counts no more
           for n = 1, rates and #rates or 0 do
             local r = rates[n]
             r.full, r.lacks, r.spent, r.fades = 0, '-', 0, 0
           end
           counting = false
-        elseif id == COOL then
+        elseif id == PAUSE then
           if paused ~= '2' or sub(record, 1, 2) ~= 'p ' then corrupt('record', record) end
           paused, weighAll = '0', true
         else
@@ -825,7 +830,7 @@ while true do
           if not of then absent(record) end             -- a tombstone, or damage
         end
         if of and of + 0 == epoch and at + 0 > clock then expire(id, lingers)
-        else marks, goneIDs[#goneIDs + 1] = marks - 1, id end
+        else others, goneIDs[#goneIDs + 1] = others - 1, id end
       end
     end
   end
@@ -838,7 +843,7 @@ while true do
     if wanted ~= '-' and wanted ~= set then declares = true end
   end
   if not reaping and (rates or declares or settles) then
-    local function last(r, cost) return math.ceil(cost * 1e3 * r.per / r.n) end -- us in which a bucket gets so much back
+    local function refill(r, cost) return math.ceil(cost * 1e3 * r.per / r.n) end -- us in which a bucket gets so much back
     local function grainOf(r) return math.max(floor(r.per / 100), 1) end
 
     function costOf(r, costs, weight)
@@ -852,7 +857,7 @@ while true do
       local at = 1
       while r.oldest <= r.newest do
         local _, e, sum = find(r.sums, '^ (%d+)', at)
-        if not e then corrupt('record', COUNTS) end
+        if not e then corrupt('record', SUMS) end
         if sum ~= '0' and (r.oldest + 1) * r.grain + r.per > now then break end
         r.spent, r.oldest, at = r.spent - sum, r.oldest + 1, e + 1
       end
@@ -861,10 +866,10 @@ while true do
       r.fades = r.spent > 0 and (r.oldest + 1) * r.grain + r.per or 0
     end
 
-    local lasts                                         -- until when what is stored counts
+    local storedUntil                                   -- until when what is stored counts
     local function readRows()
-      lasts = 0
-      local record = counted and call('HGET', STATE, COUNTS) or corrupt('record', COUNTS)
+      storedUntil = 0
+      local record = counted and call('HGET', STATE, SUMS) or corrupt('record', SUMS)
       local at = sub(record, 1, 3) == 'r |' and 4 or corrupt('record', record)
       for k = 1, #rates do
         local r, bar = rates[k], find(record, '|', at, true) or corrupt('record', record)
@@ -873,8 +878,8 @@ while true do
           if not sums or r.burst or #grain > 10 or #oldest > 14 or #newest > 14 then corrupt('record', record) end
           r.grain, r.oldest, r.newest, r.sums = grain + 0, oldest + 0, newest + 0, sub(record, at + sums - 1, bar - 1)
           if r.newest - r.oldest > 1000 or r.newest * r.grain - now > CENTURY then corrupt('record', record) end
-          lasts = math.max(lasts, (r.newest + 1) * r.grain + r.per)
-        elseif r.burst then lasts = math.max(lasts, floor((r.was + 999) / 1e3))
+          storedUntil = math.max(storedUntil, (r.newest + 1) * r.grain + r.per)
+        elseif r.burst then storedUntil = math.max(storedUntil, floor((r.was + 999) / 1e3))
         else
           r.grain, r.oldest, r.newest, r.sums = grainOf(r), 0, -1, ''
         end
@@ -929,7 +934,7 @@ while true do
           keep(r, all)
         end
       end
-      r.full = math.min(r.full + last(r, cost), us + CENTURY * 500)
+      r.full = math.min(r.full + refill(r, cost), us + CENTURY * 500)
     end
 
     function tooCostly(costs, weight)                   -- the rate that never lets it in
@@ -944,15 +949,15 @@ while true do
         local r, wait = rates[k], 0
         local cost = costOf(r, costs, weight) + (r.aside or 0)
         if r.burst then
-          wait = math.ceil((math.max(r.full, us) + last(r, cost) - last(r, r.burst)) / 1e3) - now
-          if math.max(r.full, us) + last(r, cost) - last(r, r.burst) <= us then wait = 0 end
+          wait = math.ceil((math.max(r.full, us) + refill(r, cost) - refill(r, r.burst)) / 1e3) - now
+          if math.max(r.full, us) + refill(r, cost) - refill(r, r.burst) <= us then wait = 0 end
         elseif r.spent + cost > r.n then
           local over, at, n = r.spent + cost - r.n, 1, nil
           open(r)
           n = r.oldest
           while over > 0 and n <= r.newest do
             local _, e, sum = find(r.sums, '^ (%d+)', at)
-            if not e then corrupt('record', COUNTS) end
+            if not e then corrupt('record', SUMS) end
             over, at, n = over - sum, e + 1, n + 1
           end
           if over > 0 then n = math.max(r.newest, floor(now / r.grain)) + 1 end -- it waits for what was granted in this call
@@ -1013,7 +1018,7 @@ while true do
             open(r)
             local n, at = floor(floor(since / 1e3) / r.grain), 1
             if n >= r.oldest and n <= r.newest then
-              for _ = r.oldest, n - 1 do at = find(r.sums, ' ', at + 1, true) or corrupt('record', COUNTS) end
+              for _ = r.oldest, n - 1 do at = find(r.sums, ' ', at + 1, true) or corrupt('record', SUMS) end
               local _, e, sum = find(r.sums, '^ (%d+)', at)
               less = math.min(sum + 0, less)
               r.spent, r.sums = r.spent - less, sub(r.sums, 1, at) .. format('%d', sum - less) .. sub(r.sums, e + 1)
@@ -1051,7 +1056,7 @@ while true do
         local grain, sums, first, at, newest = grainOf(r), {}, nil, 1, -1
         for n = r.oldest, r.newest do
           local _, e, sum = find(r.sums, '^ (%d+)', at)
-          if not e then corrupt('record', COUNTS) end
+          if not e then corrupt('record', SUMS) end
           local k = floor(math.min((n + 1) * r.grain - 1, now) / grain)
           at = e + 1
           if (k + 1) * grain + r.per <= now then r.spent = r.spent - sum
@@ -1082,12 +1087,12 @@ while true do
             r.grain, r.oldest, r.newest, r.sums = from.grain, from.oldest, from.newest, from.sums
             if r.grain > grainOf(r) or r.grain * 390 < r.per then sort(r) end
             roll(r)
-          elseif from and r.burst and from.n == r.n and from.per == r.per and from.full - us <= last(r, r.burst) then
+          elseif from and r.burst and from.n == r.n and from.per == r.per and from.full - us <= refill(r, r.burst) then
             r.full, r.lacks, r.since = from.full, from.lacks, from.since
           elseif from then                                -- a bucket has no more than what it lacks
             local spent = from.burst and math.max(from.full - us, 0) * from.n / (1e3 * from.per) or from.spent
             if not r.burst then r.spent, r.charged = math.ceil(spent), math.ceil(spent)
-            elseif spent > 0 then r.full = us + last(r, math.min(spent, r.burst)) end
+            elseif spent > 0 then r.full = us + refill(r, math.min(spent, r.burst)) end
           end
         end
         rates, recount = list[1] and list, true
@@ -1096,7 +1101,7 @@ while true do
 
     -- Brings "!r" up to date, and the numbers of the rates.
     function recounted()
-      local rows, ends = '', 0
+      local rows, countsUntil = '', 0
       for k = 1, rates and #rates or 0 do
         if not rates[k].burst then open(rates[k]) end
       end
@@ -1105,13 +1110,13 @@ while true do
         local r = rates[k]
         if r.burst then
           if r.full <= now * 1000 then r.full, r.lacks = 0, '-' end
-          ends, counting = math.max(ends, floor((r.full + 999) / 1e3)), counting or r.full > 0
+          countsUntil, counting = math.max(countsUntil, floor((r.full + 999) / 1e3)), counting or r.full > 0
         else
           if r.charged > 0 then
             local n = floor(now / r.grain)
             if n <= r.newest then                       -- or the clock was set back
-              local others, sum = match(r.sums, '^(.*) (%d+)$')
-              r.sums = others .. format(' %d', sum + r.charged)
+              local front, sum = match(r.sums, '^(.*) (%d+)$')
+              r.sums = front .. format(' %d', sum + r.charged)
             else
               if r.oldest > r.newest then r.oldest = n end
               r.sums = r.sums .. string.rep(' 0', n - math.max(r.newest + 1, r.oldest)) .. format(' %d', r.charged)
@@ -1123,16 +1128,16 @@ while true do
           while sub(r.sums, -2) == ' 0' do r.sums, r.newest = sub(r.sums, 1, -3), r.newest - 1 end -- it was settled for nothing
           if r.spent > 0 then
             rows = rows .. format('%d %d %d', r.grain, r.oldest, r.newest) .. r.sums
-            ends, counting = math.max(ends, (r.newest + 1) * r.grain + r.per), true
+            countsUntil, counting = math.max(countsUntil, (r.newest + 1) * r.grain + r.per), true
           end
         end
         rows = rows .. '|'
       end
       if counting then
-        put(COUNTS, 'r |' .. rows)
-        if ends ~= lasts then expire(COUNTS, ends) end  -- else it has that deadline
-      elseif counted then goneIDs[#goneIDs + 1] = COUNTS end
-      if counting ~= counted then marks = marks + (counting and 1 or -1) end
+        put(SUMS, 'r |' .. rows)
+        if countsUntil ~= storedUntil then expire(SUMS, countsUntil) end  -- else it has that deadline
+      elseif counted then goneIDs[#goneIDs + 1] = SUMS end
+      if counting ~= counted then others = others + (counting and 1 or -1) end
     end
 
     for k = 1, rates and #rates or 0 do                 -- what has left a window by now
@@ -1159,8 +1164,8 @@ while true do
       paused, weighAll, who = param, true, false        -- limits that were set meanwhile have been compared with nobody's weight
     elseif verb == 'W' then
       local wanted = now + param + 1                    -- "now" is up to a millisecond behind the clock
-      local is = who and ends or paused == '2' and now + remaining(COOL) or paused == '1' and wanted or 0
-      if wanted > is then paused, who, ends = '2', second, wanted end
+      local is = who and pauseEnds or paused == '2' and now + remaining(PAUSE) or paused == '1' and wanted or 0
+      if wanted > is then paused, who, pauseEnds = '2', second, wanted end
     elseif verb == 'U' then
       pinned = false
     elseif verb == 'Q' and (param == '1' or not pinned) then
@@ -1176,24 +1181,25 @@ while true do
         if not ratesOf(wantedSet) then refuse('rates', wantedSet) end
       end
     end
-    local plain, stands = verb == 'L' and param == '0' and not second, nil -- and the place of the waiter who was answered last
+    local plain = verb == 'L' and param == '0' and not group.settled -- a release, as most are
+    local stands                                        -- the place of the waiter who was answered last
     for k = group.first, group.last, verb == 'M' and 2 or 1 do
       local id, record = ARGV[offset + k], got[k]
       local answer, weight, slot
       if plain then weight, slot = match(record or '', '^h (%d+) (%d+) ') end
       local kind = not weight and record and sub(record, 1, 1)
-      if weight then                                    -- a release, as most are: what "leave" would do, without a tombstone
+      if weight then                                    -- what "leave" would do, without a tombstone
         local n = slot + 0
         used, holders, answer = used - weight, holders - 1, '9'
         freed[#freed + 1], freedText[n], goneIDs[#goneIDs + 1] = n, slot, id
       elseif verb == 'L' then
         if record and kind ~= 'x' then
-          if second and kind ~= 'w' then settle(record, second) end
+          if group.settled and kind ~= 'w' then settle(record, group.settled) end
           answer = leave(id, record, 1, param == '1' and now + LATE or 0)
         else
           answer = absent(record)
           if param == '1' and not record then
-            marks = marks + 1
+            others = others + 1
             put(id, 'x 1')
             expire(id, now + LATE)
           elseif param == '1' and remaining(id) < LATE then -- it answers for older copies, and another may be under way
@@ -1202,30 +1208,27 @@ while true do
         end
       elseif verb == 'M' then
         -- The lease gets another id, with all that it has but the token. The old id keeps a tombstone.
-        local new, moved, rest = ARGV[offset + k + 1], got[k + 1], nil
+        local new, moved, lasts = ARGV[offset + k + 1], got[k + 1], nil
         if moved then                                   -- a repetition, if it is a lease
-          rest = find(moved, '^h ') and remaining(new)
+          lasts = find(moved, '^h ') and remaining(new)
         elseif kind == 'h' then
           local size, place, ceiling, ttl, charges, owner, label = match(record, '^h (%d+) (%d+) %d+ (%d+) (%d+) (%S+) (%S+) (.*)$')
           if not label then corrupt('record', record) end
           if param ~= '0' then ttl = param end
-          rest = ttl + 0
-          if ceiling ~= '0' and ceiling - now < rest then rest = ceiling - now end
+          lasts = ttl + 0
+          if ceiling ~= '0' and ceiling - now < lasts then lasts = ceiling - now end
           owner = second .. (match(owner, ';tenant=.*$') or '')
           moved = 'h ' .. size .. ' ' .. place .. ' ' .. nextNumber() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. charges .. ' ' .. owner .. ' ' .. label
           put(new, moved)
-          expire(new, now + rest)
-          marks = marks + 1
+          expire(new, now + lasts)
+          others = others + 1
           put(id, 'x 5 ' .. second)
           expire(id, now + TOLD)
         end
         local size, place, token, ttl, label = match(moved or '', '^h (%d+) (%d+) (%d+) %d+ (%d+) %S+ %S+ (.*)$')
-        answer = label and format('11 %s %s %d %s %s %d ', place, token, rest, size, ttl, #label) .. label or absent(moved or record)
-      elseif not record or kind == 'x' or (verb == 'R' or verb == 'S') and kind == 'w' then
+        answer = label and format('11 %s %s %d %s %s %d ', place, token, lasts, size, ttl, #label) .. label or absent(moved or record)
+      elseif not record or kind == 'x' then
         answer = absent(record)
-      elseif verb == 'S' then
-        put(id, settle(record, param))
-        answer = '14'
       elseif verb == 'E' then
         if param == '1' or kind == 'w' then
           tell(id, record, 'x ' .. id .. ' 3')
@@ -1235,14 +1238,35 @@ while true do
           put(id, 'e' .. sub(record, 2))
           answer = '8 0'
         end
-      elseif kind == 'w' then                           -- a heartbeat
+      elseif verb == 'S' then
+        if kind == 'w' then
+          answer = absent(record)
+        else
+          put(id, settle(record, group.settled))
+          answer = '14'
+        end
+      elseif verb == 'R' then
+        local grant, ceiling, ttl = match(record, '^[he] %d+ (%d+ %d+) (%d+) (%d+) ')
+        if kind == 'w' then
+          answer = absent(record)
+        elseif not grant then
+          corrupt('record', record)
+        elseif kind == 'e' then
+          answer = '8 ' .. format('%d', remaining(id))
+        else
+          local lasts = (param == '0' and ttl or param) + 0
+          if ceiling ~= '0' and ceiling - now < lasts then lasts = ceiling - now end
+          expire(id, now + lasts)
+          answer = '7 ' .. grant .. ' ' .. format('%d', lasts)
+        end
+      elseif verb == 'H' and kind == 'w' then
         heard = heard or {}
         heard[id] = true
         if param ~= '0' then expire(id, now + param) end
         local place, front = -1, 0
         if second == '1' and epoch > 0 then
           local before
-          place, before = line.standing(id, match(record, '^w %d+ %S+ %d+ %d+ %d+ %d+ (%S+)') or corrupt('record', record))
+          place, before = line.standing(id, match(record, OWNER) or corrupt('record', record))
           if before then front = math.max(remaining(before), 1) end
         elseif second == '1' then place = call('ZRANK', ORDER, '#' .. id) or -1 end
         if epoch == 0 and place > 0 and place - 1 ~= stands then
@@ -1250,32 +1274,24 @@ while true do
           front = math.max(remaining(sub(call('ZRANGE', ORDER, at, at)[1], 2)), 1)
         end
         stands, answer = place, format('2 %d %d', place, front)
-      else                                              -- a renewal, or the heartbeat of one who was granted meanwhile
-        local grant, ceiling, ttl = match(record, '^[he] %d+ (%d+ %d+) (%d+) (%d+) ')
-        if not grant then corrupt('record', record) end
-        if kind == 'e' then
-          answer = '8 ' .. format('%d', remaining(id))
-        elseif verb == 'H' then
-          answer = '1 ' .. grant .. ' ' .. format('%d', remaining(id))
-        else
-          local rest = (param == '0' and ttl or param) + 0
-          if ceiling ~= '0' and ceiling - now < rest then rest = ceiling - now end
-          expire(id, now + rest)
-          answer = '7 ' .. grant .. ' ' .. format('%d', rest)
-        end
+      elseif verb == 'H' then                           -- it was granted meanwhile
+        local grant = match(record, '^[he] %d+ (%d+ %d+) %d+ %d+ ') or corrupt('record', record)
+        answer = (kind == 'e' and '8 ' or '1 ' .. grant .. ' ') .. format('%d', remaining(id))
+      else
+        refuse('verb', verb)
       end
       answered = answered + 1
       answers[answered] = answer
     end
   end
   if who then
-    if pausedBefore ~= '2' then marks = marks + 1 end
-    put(COOL, 'p ' .. who)
-    expire(COOL, ends)
+    if pausedBefore ~= '2' then others = others + 1 end
+    put(PAUSE, 'p ' .. who)
+    expire(PAUSE, pauseEnds)
   elseif pausedBefore == '2' and paused ~= '2' then
-    marks, goneIDs[#goneIDs + 1] = marks - 1, COOL
+    others, goneIDs[#goneIDs + 1] = others - 1, PAUSE
   end
-  if used < holders or holders < 0 or waiting < 0 or marks < 0 or holders == 0 and used > 0 then corrupt('state', stored) end
+  if used < holders or holders < 0 or waiting < 0 or others < 0 or holders == 0 and used > 0 then corrupt('state', stored) end
   for g = 1, reaping and 0 or #arrivals do              -- what newcomers declare counts for those who wait, too
     local group = arrivals[g]
     local wanted = group.words[4]
@@ -1370,8 +1386,7 @@ while true do
           for r = 1, #rates do rates[r].aside = (rates[r].aside or 0) + costOf(rates[r], costs, weight) end
           if not heads then line.skip(match(record, '^%S+', owner), weight + 0, costs) end
           if age > LATELY and not asked then            -- else it has been told
-            local n = #scores
-            scores[n + 1], scores[n + 2] = format('%d.5', now + beat - age - 1), id
+            rank(id, format('%d.5', now + beat - age - 1))
             tell(id, record, 'n ' .. id .. ' 0')
           end
         else
@@ -1420,7 +1435,7 @@ while true do
         if kind == 'w' then
           keeps = true
           expire(id, now + beat)
-          local place = epoch > 0 and line.standing(id, match(record, '^w %d+ %S+ %d+ %d+ %d+ %d+ (%S+)')) or call('ZRANK', ORDER, '#' .. id)
+          local place = epoch > 0 and line.standing(id, match(record, OWNER)) or call('ZRANK', ORDER, '#' .. id)
           answer = format('2 %d 0', place or corrupt('not in the queue:', id))
         elseif kind then
           local held = remaining(id)
@@ -1441,21 +1456,20 @@ while true do
           score = scoreOf(now + lasts)
           if now + lasts > furthest then furthest = now + lasts end
         end
-        local f, n = #fields, #scores
-        fields[f + 1], fields[f + 2] = id, lease .. slot .. ' ' .. nextNumber() .. terms .. charges .. group.owner
-        scores[n + 1], scores[n + 2] = score, id
+        put(id, lease .. slot .. ' ' .. nextNumber() .. terms .. charges .. group.owner)
+        rank(id, score)
         answer = '1 ' .. slot .. ' ' .. last .. lasting
-      elseif wait == '0' or line and line.full(group.mark, qlimit + 0) or not line and waiting >= qlimit + 0 then
+      elseif wait == '0' or line and line.full(group.line, qlimit + 0) or not line and waiting >= qlimit + 0 then
         answer = (wait == '0' and '3 ' or '4 ') .. (rates and format('%d', rest(costs, weight)) or '0')
       else
         put(id, 'w ' .. weight .. ' ' .. costs .. ' ' .. nextNumber() .. ' ' .. maxhold .. ' ' .. ttl .. ' ' .. beat .. ' ' .. group.owner)
         expire(id, now + beat)
         local own, turn = plains, seq - start * 1000 - FRONT
-        if line then own, turn = line.come(group.mark, line.step(size, costs, group.share or 1), start * 1000) end
-        local ahead, first, n = waiting, waiting == 0, #scores
-        scores[n + 1], scores[n + 2] = format('%d', turn), '#' .. id
+        if line then own, turn = line.come(group.line, line.step(size, costs, group.share or 1), start * 1000) end
+        local ahead, first, at = waiting, waiting == 0, format('%d', turn)
+        rank('#' .. id, at)
         if start ~= '0' then                            -- it may stand before others
-          ahead = math.max(call('ZCOUNT', ORDER, own.low, '(' .. scores[n + 1]) - gone, 0) -- or more, if who has left stood behind it
+          ahead = math.max(call('ZCOUNT', ORDER, own.low, '(' .. at) - gone, 0) -- or more, if who has left stood behind it
           first = ahead == 0
         end
         local leads = line and line.leads(own, turn, id)
@@ -1515,7 +1529,7 @@ while true do
   -- Everything was checked, and nothing changed, until here.
   local nobody = used + waiting == 0
   local kept = pin ~= '-1' or pinned or paused == '1'   -- a pin, and a pause without end, are not forgotten
-  local full = not nobody or marks > 0                  -- there is to be ORDER
+  local full = not nobody or others > 0                  -- there is to be ORDER
   if not kept and not full and seq < us then            -- the clock has passed the last token: nothing is to be remembered
     if stored then call('DEL', STATE) end
     if ordered then call('DEL', ORDER) end
@@ -1530,14 +1544,10 @@ while true do
         slots = slot
         if member then goneMembers[#goneMembers + 1] = member end
       elseif not member then
-        local n = #scores
-        scores[n + 1], scores[n + 2] = freedText[slot], freedText[slot]
+        rank(freedText[slot], freedText[slot])
       end
     end
-    if full and not ordered then
-      local n = #scores
-      scores[n + 1], scores[n + 2] = PLACE, NOTE
-    end
+    if full and not ordered then rank(NOTE, PLACE) end
 
     -- The keys have a TTL. Under a policy that evicts first what has one (volatile-*, POLICY 0) they
     -- have it only while their loss would not matter.
@@ -1553,7 +1563,7 @@ while true do
     end
     if nobody and seq / 1000 + 1000 > till + 0 then till = format('%d', math.ceil(seq / 1000) + 1000) end -- the last token outlives a clock that is behind
     local state = format('3 %s %s %s %s %d %d %d %d %d %s %s %s %s',
-      declared, pin, paused, changes, used, holders, waiting, marks, slots, last, nearest, till, lapses)
+      declared, pin, paused, changes, used, holders, waiting, others, slots, last, nearest, till, lapses)
     if pinned then set = '!' .. set end
     if epoch == 0 and set == '-' then state = state .. PLAIN
     elseif epoch == 0 then state = state .. ' 0 ' .. set
@@ -1577,13 +1587,13 @@ while true do
     --    change; the first real one needs no trial. PERSIST does no harm. The errors of PEXPIREAT
     --    are ignored: a lack of TTLs is bearable.
     if lapsed == '1' and lapses == '0' then call('PERSIST', STATE) call('PERSIST', ORDER) end
-    local passes, ends = keeps or reaping, ordered and not full
-    local adds, removes = not ends and (scores[1] or caps), not ends and (goneIDs[1] or goneMembers[1])
+    local passes, empties = keeps or reaping, ordered and not full -- ORDER is to go
+    local adds, removes = not empties and (scores[1] or caps), not empties and (goneIDs[1] or goneMembers[1])
     if passes and (fields[1] or adds or removes) then call('ZREM', ORDER, '') end
     if adds then call('ZADD', ORDER, 'XX', '0', '') end
     if removes and not passes then call('ZREM', ORDER, '') end
     if goneIDs[1] then call('HDEL', STATE, '') end
-    if ends then
+    if empties then
       call('HSET', STATE, 'state', unchanged)
       call('DEL', ORDER)
     end
@@ -1611,7 +1621,7 @@ while true do
     end
   end
   if not reaping then
-    local pauses = paused == '2' and format(' %d ', ends or call('ZSCORE', ORDER, COOL)) or ' 0 '
+    local pauses = paused == '2' and format(' %d ', pauseEnds or call('ZSCORE', ORDER, PAUSE)) or ' 0 '
     return stamp .. format(' %d ', status) .. was .. ' ' .. wasRates .. pauses .. (stored or NOBODY) .. ' ' .. table.concat(answers, ' ')
   end
 end

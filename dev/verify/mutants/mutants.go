@@ -50,7 +50,7 @@ var notAlone = Edit{script, "if ARGV[3] and not ARGV[4] then", "if false then"}
 var settling = Edit{script, "    if settles then\n", "    if true then\n"}
 
 // movedTombstone is where a lease that moves leaves a tombstone.
-const movedTombstone = `          marks = marks + 1
+const movedTombstone = `          others = others + 1
           put(id, 'x 5 ' .. second)
           expire(id, now + TOLD)
 `
@@ -72,13 +72,13 @@ var All = []Mutant{
 	{
 		Name: "renew-recreates", What: "a renewal grants what it does not find, and is believed", Scenario: "flush", Caught: []string{"S6"},
 		Edits: []Edit{{answer, "return c.State == Held && (r.Token != c.Lease.Token", "return false && (r.Token != c.Lease.Token"}, {
-			script, "      elseif not record or kind == 'x' or (verb == 'R' or verb == 'S') and kind == 'w' then\n",
+			script, "      elseif not record or kind == 'x' then\n",
 			`      elseif verb == 'R' and not record then
         put(id, 'h 1 ' .. takeSlot() .. ' ' .. nextNumber() .. ' 0 ' .. param .. ' - 1/x;y z')
         expire(id, now + param)
         used, holders = used + 1, holders + 1
         answer = '7 0 ' .. last .. ' ' .. param
-      elseif not record or kind == 'x' or (verb == 'R' or verb == 'S') and kind == 'w' then
+      elseif not record or kind == 'x' then
 `,
 		}},
 	},
