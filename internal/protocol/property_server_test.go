@@ -3,11 +3,7 @@ package protocol
 import (
 	"context"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -63,67 +59,10 @@ func (tr *trial) untimed(t failer, e event) bool {
 		return false
 	}
 	tr.elapse(t, c.now)
-	c.us = tr.microsecond(t, c)
+	c.us = reply.us
 	step, _ := tr.model.run(c)
 	tr.compare(t, step, reply, resultsOf(ops), tr.notes(t))
 	return true
-}
-
-// microsecond finds out when in its millisecond the server ran c: at the time
-// from which on the model gives as many numbers as the server gave, or that it wrote down.
-func (tr *trial) microsecond(t failer, c call) int64 {
-	t.Helper()
-	after := tr.dump(t)
-	last := after.state(t).Last
-	for n := int64(1); n <= 100; n++ {
-		c.us = last - n + 1
-		if c.us/1000 != c.now {
-			continue
-		}
-		if probe, _ := tr.model.clone().run(c); probe.numbers == int(n) {
-			return c.us
-		}
-	}
-	was := tr.last.String()
-	for _, word := range micros.FindAllString(after.String(), -1) {
-		if us, _ := strconv.ParseInt(word, 10, 64); us/1000 == c.now && !strings.Contains(was, word) {
-			return us
-		}
-	}
-	c.us = c.now*1000 + 999
-	if probe, _ := tr.model.clone().run(c); probe.numbers > 0 {
-		c.us = c.now * 1000 // a bucket would have let somebody in later
-	}
-	return c.us
-}
-
-var micros = regexp.MustCompile(`\b\d{16}\b`)
-
-func (m *model) clone() *model {
-	c := *m
-	c.members, c.queue = maps.Clone(m.members), nil
-	for id, p := range c.members {
-		other := *p
-		c.members[id] = &other
-	}
-	c.lines = map[string]*line{}
-	for tenant, l := range m.lines {
-		other := *l
-		c.lines[tenant] = &other
-	}
-	c.rates = nil
-	for _, r := range m.rates {
-		other := *r
-		other.sums = maps.Clone(r.sums)
-		c.rates = append(c.rates, &other)
-	}
-	for _, p := range c.members {
-		p.charges = slices.Clone(p.charges)
-	}
-	for _, p := range m.queue {
-		c.queue = append(c.queue, c.members[p.id])
-	}
-	return &c
 }
 
 var (

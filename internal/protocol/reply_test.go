@@ -121,7 +121,7 @@ func TestRepliesThatFit(t *testing.T) {
 		for status, more := range []bool{false, true} {
 			s, ops := canned(t, fmt.Sprint("3005001 ", status, " 8 - 0 ", numbers, test.results), nil), asked(test.verbs)
 			head, err := s.Do(t.Context(), s.Key("name"), 0, ops)
-			want := Reply{Now: 3005, More: more, Was: 8, State: inNumbers}
+			want := Reply{Now: 3005, us: 3005001, More: more, Was: 8, State: inNumbers}
 			if err != nil || head != want || !reflect.DeepEqual(resultsOf(ops), test.want) {
 				t.Errorf("%s, %q: %v, %+v %+v, want %+v %+v", test.verbs, test.results, err, head, resultsOf(ops), want, test.want)
 			}

@@ -440,6 +440,8 @@ type Reply struct {
 
 	WasRates Rates // the rates that were in force before the call
 
+	us int64 // Now, in microseconds
+
 	Replicas int   // how many have what the call wrote; 0 unless an Op asked
 	Unwaited error // the server refused to count them
 }
@@ -447,7 +449,8 @@ type Reply struct {
 // decode reads the script's answer to ops. A malformed reply leaves them without results.
 func (r *Reply) decode(text string, ops []Op) error {
 	c := cursor{rest: text}
-	r.Now = c.next() / 1000
+	r.us = c.next()
+	r.Now = r.us / 1000
 	status := c.next()
 	r.More = status == 1
 	r.Was, r.WasRates = c.int(), c.rates()
