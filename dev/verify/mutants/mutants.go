@@ -175,7 +175,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "bucket-twice", What: "a bucket gives twice what it holds", Scenario: "clients", Caught: []string{"R1b"},
-		Edits: []Edit{{script, "last(r, cost) - last(r, r.burst)", "last(r, cost) - 2 * last(r, r.burst)"}},
+		Edits: []Edit{{script, "refill(r, cost) - refill(r, r.burst)", "refill(r, cost) - 2 * refill(r, r.burst)"}},
 	},
 	{
 		Name: "bucket-given-more", What: "a bucket gets back more than it would have kept", Scenario: "clients", Caught: []string{"R1b"},
