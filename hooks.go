@@ -157,14 +157,18 @@ func (h hooks) released(l *Lease, err error) {
 // follow reports whether a hook is to be told of losses.
 func (h hooks) follow() bool { return h.any(func(h *Hooks) bool { return h.Lost != nil }) }
 
-func (h hooks) lost(l *Lease, err error) {
+// lost has the hooks told of a loss when the lease's context has ended.
+func (h hooks) lost(l *Lease, err error, ended <-chan struct{}) {
 	if !h.follow() || !errors.Is(err, ErrLost) || !l.told.CompareAndSwap(false, true) {
 		return
 	}
 	held := time.Since(l.since)
 	for i := range h {
 		if f := h[i].Lost; f != nil {
-			l.client.events.Do(func() { f(l, held, err) })
+			l.client.events.Do(func() {
+				<-ended
+				f(l, held, err)
+			})
 		}
 	}
 }

@@ -95,19 +95,19 @@ func (l *Lease) Context() context.Context {
 	l.once.Do(func() {
 		ctx, cancel := context.WithCancelCause(context.WithoutCancel(l.parent))
 		l.ctx = context.WithValue(ctx, leaseKey{}, l)
-		l.claim.OnEnd(l.ending(cancel))
+		l.claim.OnEnd(l.ending(ctx, cancel))
 	})
 	return l.ctx
 }
 
-// ending returns a function that ends the lease's context with cancel, and tells the hooks. It does
+// ending returns a function that ends the lease's context, ctx, with cancel, and tells the hooks. It does
 // not refer to l, so that a lease is found to be forgotten though it waits to be called.
-func (l *Lease) ending(cancel context.CancelCauseFunc) func(error) {
+func (l *Lease) ending(ctx context.Context, cancel context.CancelCauseFunc) func(error) {
 	client, claim, id, grant, since := l.client, l.claim, l.id, l.grant, l.since
 	same := weak.Make(l)
 	return func(err error) {
 		err = public(claim.Name(), err)
-		cancel(err)
+		defer cancel(err) // after the hooks have it to do: who sees the end may close the client at once
 		if !client.hooks.follow() {
 			return
 		}
@@ -115,7 +115,7 @@ func (l *Lease) ending(cancel context.CancelCauseFunc) func(error) {
 		if l == nil {
 			l = &Lease{client: client, claim: claim, id: id, grant: grant, since: since, parent: context.Background()}
 		}
-		client.hooks.lost(l, err)
+		client.hooks.lost(l, err, ctx.Done())
 	}
 }
 
