@@ -59,7 +59,7 @@ berth_granted() {
     *) break ;;
     esac
   done
-  echo "no permit: ${line:-the agent does not answer}" >&2
+  echo "no permit: ${line:-the agent at ${to[1]:-$url} does not answer: is berth agent running?}" >&2
   return 1
 }
 
