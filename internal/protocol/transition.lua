@@ -1456,8 +1456,9 @@ while true do
           score = scoreOf(now + lasts)
           if now + lasts > furthest then furthest = now + lasts end
         end
-        put(id, lease .. slot .. ' ' .. nextNumber() .. terms .. charges .. group.owner)
-        rank(id, score)
+        local f, n = #fields, #scores                   -- "put" and "rank" would be dear: it is what most calls do
+        fields[f + 1], fields[f + 2] = id, lease .. slot .. ' ' .. nextNumber() .. terms .. charges .. group.owner
+        scores[n + 1], scores[n + 2] = score, id
         answer = '1 ' .. slot .. ' ' .. last .. lasting
       elseif wait == '0' or line and line.full(group.line, qlimit + 0) or not line and waiting >= qlimit + 0 then
         answer = (wait == '0' and '3 ' or '4 ') .. (rates and format('%d', rest(costs, weight)) or '0')
