@@ -9,11 +9,11 @@
 --   h weight slot token ceiling ttl charges owner label   lease; no renewal goes beyond ceiling (0: none)
 --   e the same                                            lease whose holder was asked to stop
 --   w weight costs ticket maxhold ttl beat owner label    waiter (maxhold 0: none; beat: its heartbeat TTL)
---   x reason                                      tombstone: it answers for an id that has
---                                                 ended; "x 5 owner" for one that was moved to owner
+--   x reason                                      tombstone: it answers for an id that has ended
+--                                                 (x 5 owner: that was moved to owner)
 --   p who                                         "!p", pause: nobody is granted before its deadline, as who wants
 --   r |row|row|...|                               "!r", sums: what counts for each rate that is a window, in their
---                                                 order, until none of it does; empty for others
+--                                                 order, until none of it does; empty for buckets
 --   t epoch line began pos place count            "!t" and a tenant: its line of waiters (see "Lines")
 --                The last four kinds are the others: nobody holds them, or waits with them. They have a
 --                deadline, but for lines with waiters.
@@ -35,11 +35,11 @@
 --                  by time alone; 0: there is none
 --   till           all deadlines have passed by then (ms)              lapses  1: the keys have a TTL, till then
 --   turns          epoch:clock:fresh:place:plain:lines:next, while waiters have tenants (see "Lines"); else 0
---   rates          a set of rates, with "!" in front of it if it is pinned, and three numbers of each:
+--   rates          a set of rates, with "!" in front of it if it is pinned, and three words of each:
 --                  spent fades since   of a window: what counts in it, and when the first of that leaves it
 --                                      (ms); a charge that is not older than since (us) is in it
 --                  full lacks since    of a bucket: when it is full again, what it lacked before the charges
---                                      that may keep a later refund small (see "Rates"; "-": none), and since
+--                                      that may keep a later refund small (see "fill"; "-": none), and since
 --                                      when it was not full, all in us
 --                or, where one lease is alone, and there is no sorted set and no record,
 --                3 compact id token deadline expires limit ttl owner label
