@@ -27,10 +27,12 @@ func (v *Verdict) turns(ops []*Op, run *Run) {
 }
 
 // displaced reports whether the server may have forgotten o's place, or its client may not have
-// come to ask for it.
+// come to ask for it. If the client was not heard of for a heartbeat TTL, its place has ended, or so
+// has a grant that it never heard of.
 func (r *Run) displaced(o *Op) bool {
+	long := o.Returned.Sub(o.Invoked) >= heartbeat(o)
 	return r.struck(o.Invoked, o.Returned, func(f history.Event) bool {
-		return touches(f, o) && (f.Breaks || f.Queues || f.Text == history.StoodStill || f.Text == Suspended)
+		return touches(f, o) && (long || f.Breaks || f.Queues || f.Text == history.StoodStill || f.Text == Suspended)
 	})
 }
 

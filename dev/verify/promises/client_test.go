@@ -16,18 +16,22 @@ func TestTurnsWithinAClient(t *testing.T) {
 	for what, c := range map[string]struct {
 		second history.Time // asked
 		fault  history.Event
+		ttl    time.Duration
 		ok     bool
 	}{
-		"turned":               {10 + late, history.Event{}, false},
-		"turned in trouble":    {10 + late, history.Event{Target: 1, Text: "half-open"}, false},
-		"almost at once":       {9 + late, history.Event{}, true},
-		"its client stood":     {10 + late, history.Event{Target: 1, Text: history.StoodStill}, true},
-		"another client stood": {10 + late, history.Event{Target: 2, Text: history.StoodStill}, false},
-		"all was forgotten":    {10 + late, history.Event{Breaks: true}, true},
+		"turned":               {10 + late, history.Event{}, 891 * time.Millisecond, false},
+		"turned in trouble":    {10 + late, history.Event{Target: 1, Text: "half-open"}, 892 * time.Millisecond, false},
+		"its place had ended":  {10 + late, history.Event{Target: 1, Text: "slow link"}, 891 * time.Millisecond, true},
+		"almost at once":       {9 + late, history.Event{}, time.Second, true},
+		"its client stood":     {10 + late, history.Event{Target: 1, Text: history.StoodStill}, time.Second, true},
+		"another client stood": {10 + late, history.Event{Target: 2, Text: history.StoodStill}, time.Second, false},
+		"all was forgotten":    {10 + late, history.Event{Breaks: true}, time.Second, true},
 	} {
 		d := &diary{}
-		d.release(d.lease("line.1", 10, 0, 900, 901, 2000, 0), "line.1", 950, 951)
-		d.release(d.lease("line.1", c.second, 0, 800, 801, 2000, 0), "line.1", 850, 851)
+		d.set(func(e *history.Event) { e.TTL = c.ttl }, func() {
+			d.release(d.lease("line.1", 10, 0, 900, 901, 2000, 0), "line.1", 950, 951)
+			d.release(d.lease("line.1", c.second, 0, 800, 801, 2000, 0), "line.1", 850, 851)
+		})
 		if c.fault != (history.Event{}) {
 			d.fault(100, 110, c.fault)
 		}
