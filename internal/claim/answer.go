@@ -33,6 +33,9 @@ func (c *Claim) take(op *protocol.Op, a *Answer) Effect {
 		return c.did(r)
 	case op.Verb == protocol.Settle && c.State == Held:
 		return c.answerSettle(op, a)
+	case op.Verb == protocol.Settle && c.State == Detaching:
+		c.settle = "" // if the lease is gone, the move that follows tells it
+		return Send
 	case op.Verb == protocol.Acquire && c.State == Asking:
 		return c.answerAcquire(op, a)
 	case op.Verb == protocol.Acquire && c.State == Queued && r.Code == protocol.Granted && op.ID == c.ID:

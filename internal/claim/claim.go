@@ -238,7 +238,9 @@ func (c *Claim) Op(now clock.Instant) (op protocol.Op, ok bool) {
 	case Adopting:
 		op.Verb, op.ID, op.To, op.TTL = protocol.Move, c.moving.other, c.ID, c.Terms.TTL
 	case Detaching:
-		op.Verb, op.To, op.TTL = protocol.Move, c.moving.other, c.Lease.TTL
+		if op.Verb, op.Costs = protocol.Settle, c.settle; c.settle == "" { // a handle has nobody who settles it
+			op.Verb, op.To, op.TTL = protocol.Move, c.moving.other, c.Lease.TTL
+		}
 	case Held:
 		c.askHeld(&op)
 	case Leaving:

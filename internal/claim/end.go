@@ -118,6 +118,9 @@ func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 	case op.Verb == protocol.Settle && c.State == Held:
 		c.settle = "" // an estimate stays what it was
 		return 0
+	case op.Verb == protocol.Settle && c.State == Detaching:
+		c.settle = ""
+		return Send // the move
 	case c.State == Leaving && op.Verb == protocol.Release:
 		return c.end(c.Err) | c.notReleased(err)
 	}

@@ -47,6 +47,24 @@ var operations = []struct {
 		_, _ = l.Settle("tokens:917")
 		l.Renew(l.now)
 	}, protocol.Op{Verb: protocol.Renew, ID: "chan.secret-1", TTL: ttl}},
+	{"detaching, to be settled", func(l *life) {
+		held(l)
+		_, _ = l.Settle("tokens:917")
+		l.Detach("chan.handle", l.now)
+	}, protocol.Op{Verb: protocol.Settle, ID: "chan.secret-1", Costs: "tokens:917"}},
+	{"detaching, settled", func(l *life) {
+		held(l)
+		_, _ = l.Settle("tokens:917")
+		l.Detach("chan.handle", l.now)
+		l.answer(protocol.Result{Code: protocol.Settled})
+	}, protocol.Op{Verb: protocol.Move, ID: "chan.secret-1", To: "chan.handle", TTL: ttl}},
+	{"detaching, settlement refused", func(l *life) {
+		held(l)
+		_, _ = l.Settle("tokens:917")
+		l.Detach("chan.handle", l.now)
+		op := l.sent()
+		l.Rejected(&op, errRefused, l.now)
+	}, protocol.Op{Verb: protocol.Move, ID: "chan.secret-1", To: "chan.handle", TTL: ttl}},
 	{"leaving, perhaps detached", func(l *life) {
 		detaching(l)
 		l.Failed(&protocol.Op{Verb: protocol.Move}, errUnknown, l.now)

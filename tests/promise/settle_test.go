@@ -151,3 +151,20 @@ func TestRequestWithoutACostIsTold(t *testing.T) {
 		}
 	})
 }
+
+// R4: what was settled before a Detach is not lost with it.
+func TestDetachKeepsTheSettlement(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		p, q := e.Peer(), e.Peer()
+		l := e.Hold(tokens(p, 1000, time.Hour), costs(900))
+		e.Must(l.Settle(600, "tokens"))
+		handle, err := l.Detach(e.Ctx)
+		e.Must(err)
+		spentAs(e, 600)
+		adopted, err := q.Adopt(e.Ctx, handle)
+		e.Must(err)
+		e.Must(adopted.Settle(500, "tokens"))
+		spentAs(e, 500)
+		e.Release(adopted)
+	})
+}
