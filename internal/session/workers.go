@@ -204,8 +204,10 @@ func (w *workers) take() []*Semaphore {
 }
 
 // round makes the calls of those that are next in line, handles their outcomes, and reports whether it
-// sent any: others may have taken the line, and who stood in it may have left.
+// sent any: others may have taken the line, and who stood in it may have left. Before it takes the line
+// it lets others run: those whom the last answers have woken come to stand in it, too.
 func (w *workers) round() (sent bool) {
+	w.yield()
 	var together []*sending
 	for _, s := range w.take() {
 		switch c := s.next(); {
