@@ -19,7 +19,7 @@ type Answer struct {
 func (c *Claim) Answered(op *protocol.Op, a *Answer) Effect {
 	c.sent = false
 	effect := c.take(op, a)
-	if c.State == Held && c.settle != "" {
+	if c.State == Held && c.settle != "" || c.State == Detaching && op.Verb == protocol.Settle {
 		effect |= Send
 	}
 	return effect
@@ -31,11 +31,8 @@ func (c *Claim) take(op *protocol.Op, a *Answer) Effect {
 	switch {
 	case c.State == Doing:
 		return c.did(r)
-	case op.Verb == protocol.Settle && c.State == Held:
+	case op.Verb == protocol.Settle && (c.State == Held || c.State == Detaching):
 		return c.answerSettle(op, a)
-	case op.Verb == protocol.Settle && c.State == Detaching:
-		c.settle = "" // if the lease is gone, the move that follows tells it
-		return Send
 	case op.Verb == protocol.Acquire && c.State == Asking:
 		return c.answerAcquire(op, a)
 	case op.Verb == protocol.Acquire && c.State == Queued && r.Code == protocol.Granted && op.ID == c.ID:
@@ -366,10 +363,10 @@ func (c *Claim) answerRenew(r *protocol.Result, a *Answer) Effect {
 
 // answerSettle handles the answer that a lease has been settled. What its holder has said since follows.
 func (c *Claim) answerSettle(op *protocol.Op, a *Answer) Effect {
-	if op.Result.Code != protocol.Settled {
+	switch settled := op.Result.Code == protocol.Settled; {
+	case !settled && c.State == Held:
 		return c.end(c.lostBy(&op.Result, a.Got))
-	}
-	if op.Costs == c.settle {
+	case !settled || op.Costs == c.settle: // that a lease is gone, the move that follows tells
 		c.settle = ""
 	}
 	return 0

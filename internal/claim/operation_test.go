@@ -58,6 +58,20 @@ var operations = []struct {
 		l.Detach("chan.handle", l.now)
 		l.answer(protocol.Result{Code: protocol.Settled})
 	}, protocol.Op{Verb: protocol.Move, ID: "chan.secret-1", To: "chan.handle", TTL: ttl}},
+	{"detaching, settled otherwise meanwhile", func(l *life) {
+		held(l)
+		_, _ = l.Settle("tokens:917")
+		first := l.sent()
+		_, _ = l.Settle("tokens:900")
+		l.Detach("chan.handle", l.now)
+		l.reply(first, protocol.Result{Code: protocol.Settled})
+	}, protocol.Op{Verb: protocol.Settle, ID: "chan.secret-1", Costs: "tokens:900"}},
+	{"detaching, gone", func(l *life) {
+		held(l)
+		_, _ = l.Settle("tokens:917")
+		l.Detach("chan.handle", l.now)
+		l.answer(gone(protocol.Unknown))
+	}, protocol.Op{Verb: protocol.Move, ID: "chan.secret-1", To: "chan.handle", TTL: ttl}},
 	{"detaching, settlement refused", func(l *life) {
 		held(l)
 		_, _ = l.Settle("tokens:917")

@@ -461,7 +461,7 @@ while true do
   local limit = (pin == '-1' and declared or pin) + 0   -- the one in force
   local seq, soon = last + 0, nearest + 0
   local free = slots - holders                          -- how many slots are members of ORDER
-  local ordered = used + waiting + others > 0            -- there is ORDER
+  local ordered = used + waiting + others > 0           -- there is ORDER
   if free < 0 or holders > used or holders == 0 and used > 0 or limit < 0 or used + slots + waiting + limit > MOST
     or not ordered and slots > 0 or seq >= FRONT or soon - now > CENTURY or #declared > 12 or #changes > 12 or #till > 14
     or others == 0 and (counting or paused == '2') or epoch > seq or epoch > 0 and (plains.count + tenants > waiting or tenants > others) then
@@ -1530,7 +1530,7 @@ while true do
   -- Everything was checked, and nothing changed, until here.
   local nobody = used + waiting == 0
   local kept = pin ~= '-1' or pinned or paused == '1'   -- a pin, and a pause without end, are not forgotten
-  local full = not nobody or others > 0                  -- there is to be ORDER
+  local full = not nobody or others > 0                 -- there is to be ORDER
   if not kept and not full and seq < us then            -- the clock has passed the last token: nothing is to be remembered
     if stored then call('DEL', STATE) end
     if ordered then call('DEL', ORDER) end

@@ -23,7 +23,6 @@ func TestBucketGetsBackWhatTheLastCallDidNotCost(t *testing.T) {
 		l := e.Hold(sem, costs(9))
 		settled := time.Now()
 		e.Must(l.Settle(0, "tokens"))
-		spentAs(e, 1)
 		e.Release(e.Hold(other, costs(9)))
 		e.Within(settled, 0, 10*time.Millisecond, "granted")
 	})
