@@ -23,63 +23,66 @@ type anAction struct {
 	check         func(*berthadmin.State) bool // nil: it is gone
 }
 
+// actions are what a page can do.
+var actions = []anAction{
+	{verb: "pause", command: "berth pause api", check: func(s *berthadmin.State) bool { return s.Paused }},
+	{
+		verb: "pause", command: "berth pause --for 10m api", form: url.Values{"for": {"600"}}, json: `,"for":"10m"`,
+		check: func(s *berthadmin.State) bool { return s.PausedFor > 9*time.Minute && s.PausedFor < 11*time.Minute },
+	},
+	{
+		verb: "resume", command: "berth resume api", check: func(s *berthadmin.State) bool { return !s.Paused },
+		before: func(e *testenv.Env) { e.Must(e.Inspector.Pause(e.Ctx, "api")) },
+	},
+	{
+		verb: "pin", command: "berth pin api 0", form: url.Values{"limit": {"0"}}, json: `,"limit":0`,
+		check: func(s *berthadmin.State) bool { return s.Pinned && s.Limit == 0 },
+	},
+	{
+		verb: "unpin", command: "berth unpin api", check: func(s *berthadmin.State) bool { return !s.Pinned },
+		before: func(e *testenv.Env) { e.Must(e.Inspector.Pin(e.Ctx, "api", 9)) },
+	},
+	{
+		verb: "resize", command: "berth resize api 7", form: url.Values{"limit": {"7"}}, json: `,"limit":7`,
+		check: func(s *berthadmin.State) bool { return s.Limit == 7 && !s.Pinned },
+	},
+	{
+		verb: "resize", command: "berth resize --rate 14/1s --rate 50000/24h api", form: url.Values{"rates": {"14/1s 50000/24h"}},
+		json: `,"rates":"14/1s 50000/24h"`,
+		check: func(s *berthadmin.State) bool {
+			return s.Limit == 3 && len(s.Rates) == 2 && s.Rates[0].N == 14 && s.Rates[1].N == 50_000 && s.Rates[1].Per == 24*time.Hour
+		},
+	},
+	{
+		verb: "pin", command: "berth pin --rate 14/1s api", form: url.Values{"rates": {"14/1s"}}, json: `,"rates":"14/1s"`,
+		check: func(s *berthadmin.State) bool {
+			return s.Limit == 3 && !s.Pinned && s.RatesPinned && len(s.Rates) == 1 && s.Rates[0].N == 14
+		},
+	},
+	{
+		verb: "unpin", command: "berth unpin --rate api", form: url.Values{"rated": {"1"}}, json: `,"rated":true`,
+		check: func(s *berthadmin.State) bool { return s.Pinned && !s.RatesPinned && len(s.Rates) == 1 },
+		before: func(e *testenv.Env) {
+			e.Must(e.Inspector.Pin(e.Ctx, "api", 9))
+			_, _, err := e.Inspector.PinRates(e.Ctx, "api", "", berthadmin.Rate{N: 14, Per: time.Second})
+			e.Must(err)
+		},
+	},
+	{
+		verb: "evict", command: "berth evict api LEASE", form: url.Values{"id": {"LEASE"}}, json: `,"id":"LEASE"`,
+		check: func(s *berthadmin.State) bool { return s.Leases[0].Evicting },
+	},
+	{
+		verb: "evict", command: "berth evict --force api LEASE", form: url.Values{"id": {"LEASE"}, "force": {"1"}, "confirm": {"api"}}, json: `,"id":"LEASE","force":true,"confirm":"api"`,
+		check: func(s *berthadmin.State) bool { return len(s.Leases) == 1 },
+	},
+	{verb: "purge", command: "berth purge api", form: url.Values{"confirm": {"api"}}, json: `,"confirm":"api"`},
+}
+
 // TestEachAction, by a form and by JSON: the question shows the command, the change is made,
 // and the audit names who made it and why.
 func TestEachAction(t *testing.T) {
-	for _, a := range []anAction{
-		{verb: "pause", command: "berth pause api", check: func(s *berthadmin.State) bool { return s.Paused }},
-		{
-			verb: "pause", command: "berth pause --for 10m api", form: url.Values{"for": {"600"}}, json: `,"for":"10m"`,
-			check: func(s *berthadmin.State) bool { return s.PausedFor > 9*time.Minute && s.PausedFor < 11*time.Minute },
-		},
-		{
-			verb: "resume", command: "berth resume api", check: func(s *berthadmin.State) bool { return !s.Paused },
-			before: func(e *testenv.Env) { e.Must(e.Inspector.Pause(e.Ctx, "api")) },
-		},
-		{
-			verb: "pin", command: "berth pin api 0", form: url.Values{"limit": {"0"}}, json: `,"limit":0`,
-			check: func(s *berthadmin.State) bool { return s.Pinned && s.Limit == 0 },
-		},
-		{
-			verb: "unpin", command: "berth unpin api", check: func(s *berthadmin.State) bool { return !s.Pinned },
-			before: func(e *testenv.Env) { e.Must(e.Inspector.Pin(e.Ctx, "api", 9)) },
-		},
-		{
-			verb: "resize", command: "berth resize api 7", form: url.Values{"limit": {"7"}}, json: `,"limit":7`,
-			check: func(s *berthadmin.State) bool { return s.Limit == 7 && !s.Pinned },
-		},
-		{
-			verb: "resize", command: "berth resize --rate 14/1s --rate 50000/24h api", form: url.Values{"rates": {"14/1s 50000/24h"}},
-			json: `,"rates":"14/1s 50000/24h"`,
-			check: func(s *berthadmin.State) bool {
-				return s.Limit == 3 && len(s.Rates) == 2 && s.Rates[0].N == 14 && s.Rates[1].N == 50_000 && s.Rates[1].Per == 24*time.Hour
-			},
-		},
-		{
-			verb: "pin", command: "berth pin --rate 14/1s api", form: url.Values{"rates": {"14/1s"}}, json: `,"rates":"14/1s"`,
-			check: func(s *berthadmin.State) bool {
-				return s.Limit == 3 && !s.Pinned && s.RatesPinned && len(s.Rates) == 1 && s.Rates[0].N == 14
-			},
-		},
-		{
-			verb: "unpin", command: "berth unpin --rate api", form: url.Values{"rated": {"1"}}, json: `,"rated":true`,
-			check: func(s *berthadmin.State) bool { return s.Pinned && !s.RatesPinned && len(s.Rates) == 1 },
-			before: func(e *testenv.Env) {
-				e.Must(e.Inspector.Pin(e.Ctx, "api", 9))
-				_, _, err := e.Inspector.PinRates(e.Ctx, "api", "", berthadmin.Rate{N: 14, Per: time.Second})
-				e.Must(err)
-			},
-		},
-		{
-			verb: "evict", command: "berth evict api LEASE", form: url.Values{"id": {"LEASE"}}, json: `,"id":"LEASE"`,
-			check: func(s *berthadmin.State) bool { return s.Leases[0].Evicting },
-		},
-		{
-			verb: "evict", command: "berth evict --force api LEASE", form: url.Values{"id": {"LEASE"}, "force": {"1"}, "confirm": {"api"}}, json: `,"id":"LEASE","force":true,"confirm":"api"`,
-			check: func(s *berthadmin.State) bool { return len(s.Leases) == 1 },
-		},
-		{verb: "purge", command: "berth purge api", form: url.Values{"confirm": {"api"}}, json: `,"confirm":"api"`},
-	} {
+	for _, a := range actions {
 		for how, take := range map[string]func(anAction, *web, string){"form": anAction.takeByForm, "json": anAction.takeByJSON} {
 			t.Run(a.command+" by "+how, func(t *testing.T) {
 				testenv.Embedded(t, func(e *testenv.Env) {
