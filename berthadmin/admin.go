@@ -29,6 +29,8 @@ import (
 var (
 	// ErrNotFound: there is no such semaphore, holder or waiter.
 	ErrNotFound = errors.New("berth: not found")
+	// ErrPinned: an operator has pinned the rates. Nothing was changed.
+	ErrPinned = errors.New("berth: rates are pinned")
 	// ErrUnsupported: this kind of server does not support it.
 	ErrUnsupported = errors.New("berth: not supported")
 	// ErrFlood: there were more messages than Listen accepts, and it has stopped.

@@ -77,7 +77,7 @@ func (in *Inspector) record(ctx context.Context, verb, name, what string, do fun
 	if err == nil && same {
 		return nil
 	}
-	for _, unchanged := range []error{berth.ErrInvalid, ErrNotFound, berth.ErrRefused, berth.ErrCorrupt} {
+	for _, unchanged := range []error{berth.ErrInvalid, ErrNotFound, ErrPinned, berth.ErrRefused, berth.ErrCorrupt} {
 		if errors.Is(err, unchanged) {
 			return err
 		}

@@ -25,6 +25,9 @@ type Rate struct {
 // String returns the rate and what of it is spent, as in "12 of 60 tokens spent in 1m0s".
 func (r Rate) String() string { return protocol.Budget{Rate: r.rate(), Spent: r.Spent}.String() }
 
+// Declaration returns the rate alone, as the audit has it: "60 tokens in 1m0s".
+func (r Rate) Declaration() string { return r.rate().String() }
+
 // Full reports whether it has no room for a cost of 1.
 func (r Rate) Full() bool { return r.Spent >= r.rate().Most() }
 
@@ -36,10 +39,11 @@ func (r Rate) rate() protocol.Rate {
 // the rates of other units stay, and of those given only N, Per and Burst are looked at. Without any
 // the unit has no rate any more. Waiters that now fit are granted at once, and what was granted before
 // counts for at most one new window. The next acquire that declares rates replaces them all: PinRates
-// prevents that. Pinned rates stay as they are, and after equals before.
+// prevents that.
 //
 // It returns the rates of the unit before, of which Spent is not known, and after. The error is
-// ErrNotFound when the semaphore is idle: then there is nothing to change.
+// ErrNotFound when the semaphore is idle: then there is nothing to change; and ErrPinned when other
+// rates are pinned.
 func (in *Inspector) SetRates(ctx context.Context, name, unit string, set ...Rate) (before, after []Rate, err error) {
 	op, err := setRates(unit, set)
 	if err != nil {
@@ -54,6 +58,9 @@ func (in *Inspector) SetRates(ctx context.Context, name, unit string, set ...Rat
 			return "", false, err
 		}
 		before, after = beforeAndAfter(unit, &reply)
+		if reply.RatesPinned && text(unit, reply.Rates) != text(unit, op.Rates) {
+			return "", false, fmt.Errorf("%w: those of %q stay as they are; use \"berth pin --rate\" or \"berth unpin --rate\"", ErrPinned, name)
+		}
 		return text(unit, reply.WasRates), text(unit, reply.WasRates) == text(unit, reply.Rates), nil
 	})
 	return before, after, tooMany(err)

@@ -51,7 +51,7 @@ func statusOf(err error) int {
 		return http.StatusBadRequest
 	case errors.Is(err, berthadmin.ErrNotFound):
 		return http.StatusNotFound
-	case errors.Is(err, berth.ErrCorrupt):
+	case errors.Is(err, berth.ErrCorrupt), errors.Is(err, berthadmin.ErrPinned):
 		return http.StatusConflict
 	}
 	return http.StatusServiceUnavailable
@@ -68,6 +68,8 @@ func codeOf(err error) (code, hint, text string) {
 		return "invalid", "", short(err)
 	case errors.Is(err, berthadmin.ErrNotFound):
 		return "not_found", "It may be idle: nobody holds and nobody waits.", short(err)
+	case errors.Is(err, berthadmin.ErrPinned):
+		return "pinned", "Pin the rates that are to be in force, or unpin those that are.", short(err)
 	case corrupt != nil && corrupt.Newer: // its permits are in use
 		return "newer", "Upgrade this berth; leave the keys alone.", short(err)
 	case corrupt != nil && corrupt.Older:

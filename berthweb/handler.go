@@ -34,7 +34,8 @@
 //	401, 429             log in first; too many wrong passwords (both in plain text)
 //	403                  only looking is allowed, or a foreign page sent the request
 //	404                  not in use
-//	409                  damaged, or written by a newer berth ("newer": upgrade this one, and keep its keys)
+//	405                  another method
+//	409                  the rates are pinned; or damaged, or written by a newer berth ("newer": upgrade this one, and keep its keys)
 //	421                  a foreign host name
 //	503                  Redis does not answer or refuses, or the data has not been read yet ("not_yet")
 package berthweb

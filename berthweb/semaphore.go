@@ -153,6 +153,8 @@ func (s *site) commands(name string, st *berthadmin.State) (all []string) {
 		if len(st.Rates) > 0 {
 			a := berthwatch.Action{Verb: "resize", Name: name, Rates: berthwatch.RateFlags(st.Rates), Reason: "REASON"}
 			look(a.Args()...)
+			a.Verb = "pin"
+			look(a.Args()...)
 		}
 		if st.RatesPinned {
 			look(berthwatch.Action{Verb: "unpin", Name: name, Rated: true, Reason: "REASON"}.Args()...)

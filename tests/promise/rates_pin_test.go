@@ -26,7 +26,7 @@ func TestPinnedRatesStayWhateverIsDeclared(t *testing.T) {
 		e.WantErr(e.Try(declared), berth.ErrBusy)
 		e.WantErr(e.Try(e.Peer().Sem(9, berth.Rate(90, hour))), berth.ErrBusy)
 		before, after, err = in.SetRates(e.Ctx, "s", "tokens", berthadmin.Rate{N: 7, Per: hour})
-		e.Must(err)
+		e.WantErr(err, berthadmin.ErrPinned)
 		ratesAre(e, "not declared", after, berthadmin.Rate{Unit: "tokens", N: 1000, Per: hour, Spent: 2})
 		if st := e.Show(); !st.RatesPinned || st.Pinned || len(st.Rates) != 2 || st.LimitChanges != 1 || len(before) != 1 {
 			e.Errorf("%+v", st.Summary)

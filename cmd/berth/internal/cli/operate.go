@@ -272,9 +272,6 @@ func (a *app) changeOne(in *berthadmin.Inspector, c *change, t target) error {
 	if c.limit >= 0 && after != nil && after.Pinned && after.Limit != c.limit {
 		return exit.Errorf(exit.Failure, "the limit of %q stays %d: it is pinned; use \"berth pin\" or \"berth unpin\"", t.name, after.Limit)
 	}
-	if c.verb == "resize" && c.rates != nil && after != nil && after.RatesPinned {
-		return exit.Errorf(exit.Failure, "the rates of %q stay as they are: they are pinned; use \"berth pin --rate\" or \"berth unpin --rate\"", t.name)
-	}
 	return nil
 }
 
