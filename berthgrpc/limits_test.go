@@ -254,6 +254,8 @@ func TestBadInputIsAnInvalidError(t *testing.T) {
 			"AnswerWithin":       {berthgrpc.AnswerWithin(0)},
 			"MaxWaiting":         {berthgrpc.MaxWaiting(-1)},
 			"MaxHold":            {berthgrpc.MaxHold(-1)},
+			"Cost":               {berthgrpc.Cost(nil)},
+			"SettleBy":           {berthgrpc.SettleBy("tokens", nil)},
 			"Rate":               {berthgrpc.Rate(-1, time.Second)},
 		} {
 			if l, err := berthgrpc.NewServerLimit(w.client, "a", 1, opts...); l != nil || !errors.Is(err, berth.ErrInvalid) {

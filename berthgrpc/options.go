@@ -112,7 +112,7 @@ type CostOption struct {
 func (o CostOption) Of(unit string) CostOption { return CostOption{o.f, unit} }
 
 func (o CostOption) apply(c *config) { o.set(&c.Rules[0]) }
-func (o CostOption) set(r *rule)     { PerCall(gate.CostBy(o.f, o.unit)).set(r) }
+func (o CostOption) set(r *rule)     { r.PerCall = append(r.PerCall, gate.CostBy(o.f, o.unit)) }
 
 // Settle says what a call has really cost in a unit ("": calls), less or more than was asked for, of
 // each limit that has a rate of that unit: see berth.Lease.Settle. ctx is the context of the
@@ -129,7 +129,7 @@ func Settle(ctx context.Context, n int, unit string) error { return gate.Settle(
 // is, of a unary call that has not failed, the response, and where a client has made the call its header
 // and trailer; and of a stream each message that goes to the client, without metadata: what was said
 // last counts. If a stream sends the client only one message, its permit there has been given back by
-// then, and nothing is settled. SettleBy can be given several times.
+// then, or is about to be, and it may not be settled. SettleBy can be given several times.
 func SettleBy(unit string, f func(answer *Call) (n int, ok bool)) LimitOption {
 	return limitOption(func(r *rule) { r.Settles = append(r.Settles, gate.SettleBy(unit, f)) })
 }
@@ -151,7 +151,11 @@ func Tenant(f func(*Call) string) LimitOption {
 // berth.Label, by its method, metadata or message. A call whose options are invalid, or that asks
 // for more than the limit or the rate, is refused.
 func PerCall(f func(*Call) []berth.AcquireOption) LimitOption {
-	return limitOption(func(r *rule) { r.PerCall = append(r.PerCall, f) })
+	return limitOption(func(r *rule) {
+		if f != nil {
+			r.PerCall = append(r.PerCall, f)
+		}
+	})
 }
 
 // LeaseOptions sets options for all leases, such as berth.TTL or berth.QueueLimit.

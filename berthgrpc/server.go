@@ -116,7 +116,7 @@ func (s *serverStream) Context() context.Context { return s.ctx }
 
 // SendMsg implements grpc.ServerStream. It fails once the lease is lost.
 func (s *serverStream) SendMsg(m any) error {
-	s.answered(m)
+	s.answered(m) // before: m may be used again then
 	return s.until(func() error { return s.ServerStream.SendMsg(m) })
 }
 
@@ -130,6 +130,9 @@ func (s *serverStream) RecvMsg(m any) error {
 func (s *serverStream) until(f func() error) error {
 	if lost := s.permit.Lost(); lost != nil {
 		return &lostCall{lost, nil}
+	}
+	if !s.permit.Bound() { // there is none, and so no loss
+		return f()
 	}
 	done := make(chan error, 1)
 	go func() { done <- f() }()

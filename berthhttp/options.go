@@ -106,7 +106,11 @@ func LeaseOptions(opts ...berth.Option) LimitOption {
 // berth.Weight, berth.HeadStart or berth.Label. A request whose options are invalid, or whose
 // weight is above the limit, is refused.
 func PerRequest(f func(*http.Request) []berth.AcquireOption) LimitOption {
-	return limitOption(func(r *rule) { r.PerCall = append(r.PerCall, f) })
+	return limitOption(func(r *rule) {
+		if f != nil {
+			r.PerCall = append(r.PerCall, f)
+		}
+	})
 }
 
 // MaxWait bounds the time in the queue. With 0 requests do not wait; with a negative d
@@ -126,7 +130,7 @@ func MaxWait(d time.Duration) Option { return wholeOption(func(c *config) { c.ga
 // one busy key can take the waiting room of all others, but not their permits;
 // berth.QueueLimit bounds the queue of each key.
 //
-// With [Tenant] about n wait, and of one tenant only its part: a request may wait if one more than its
+// With [Tenant] about n wait, at most 2n, and of one tenant only its part: a request may wait if one more than its
 // tenant has waiting, times the tenants that wait, is at most n. Those of nobody are one tenant's. So
 // a burst of one tenant does not take the room of the others.
 func MaxWaiting(n int) Option { return wholeOption(func(c *config) { c.gate.MaxWaiting = n }) }

@@ -42,7 +42,7 @@ type CostOption struct {
 func (o CostOption) Of(unit string) CostOption { return CostOption{o.f, unit} }
 
 func (o CostOption) apply(c *config) { o.set(&c.rules[0]) }
-func (o CostOption) set(r *rule)     { PerRequest(gate.CostBy(o.f, o.unit)).set(r) }
+func (o CostOption) set(r *rule)     { r.PerCall = append(r.PerCall, gate.CostBy(o.f, o.unit)) }
 
 // Settle says what a request has really cost in a unit ("": requests), less or more than was asked
 // for, of each limit that has a rate of that unit: see berth.Lease.Settle. ctx is the context of

@@ -404,18 +404,23 @@ func TestUnusableLimitsAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, store *berthtest.Store) {
 		client := store.Client()
 		for what, opt := range map[string]berthhttp.Option{
-			"the same name":        berthhttp.And("api", 2),
-			"no name":              berthhttp.And("", 2),
-			"a long name":          berthhttp.And(strings.Repeat("x", 300), 2),
-			"a limit below 0":      berthhttp.And("all", -1),
-			"no option":            berthhttp.And("all", 2, nil),
-			"limits without a key": berthhttp.And("all", 2, berthhttp.Limits(func(string) int { return 1 })),
-			"a bad lease option":   berthhttp.And("all", 2, berthhttp.MaxHold(-1)),
-			"a pause too short":    berthhttp.And("all", 2, berthhttp.ObeyRetryAfter(1)),
+			"the same name":            berthhttp.And("api", 2),
+			"no name":                  berthhttp.And("", 2),
+			"a long name":              berthhttp.And(strings.Repeat("x", 300), 2),
+			"a limit below 0":          berthhttp.And("all", -1),
+			"no option":                berthhttp.And("all", 2, nil),
+			"limits without a key":     berthhttp.And("all", 2, berthhttp.Limits(func(string) int { return 1 })),
+			"a bad lease option":       berthhttp.And("all", 2, berthhttp.MaxHold(-1)),
+			"no function for costs":    berthhttp.And("all", 2, berthhttp.Cost(nil).Of("tokens")),
+			"no function that settles": berthhttp.And("all", 2, berthhttp.SettleBy("tokens", nil)),
+			"a pause too short":        berthhttp.And("all", 2, berthhttp.ObeyRetryAfter(1)),
 		} {
 			if _, err := berthhttp.NewTransport(client, "api", 2, opt); !errors.Is(err, berth.ErrInvalid) {
 				t.Errorf("%s: %v", what, err)
 			}
+		}
+		if _, err := berthhttp.NewTransport(client, "api", 2, berthhttp.PerRequest(nil), berthhttp.Key(nil), berthhttp.Tenant(nil)); err != nil {
+			t.Errorf("functions that are not there: %v", err)
 		}
 		if _, err := berthhttp.NewHandler(client, "api", 2, http.NotFoundHandler(), berthhttp.And("all", 2, berthhttp.ObeyRetryAfter(time.Minute))); !errors.Is(err, berth.ErrInvalid) {
 			t.Errorf("a Handler that obeys: %v", err)

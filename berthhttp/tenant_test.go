@@ -61,9 +61,9 @@ func TestBurstLeavesRoomForOtherTenants(t *testing.T) {
 		}
 		waits := func(tenant string, n int) (let int) {
 			for range n {
-				refused := make(chan error, 1)
+				refused, req := make(chan error, 1), ofTenant(t, tenant)
 				go func() {
-					resp, err := tr.RoundTrip(ofTenant(t, tenant))
+					resp, err := tr.RoundTrip(req)
 					if err == nil {
 						resp.Body.Close()
 						return

@@ -4,12 +4,14 @@ import "sync"
 
 // room is where calls of this process wait, as many as MaxWaiting says. Each tenant has its part of it,
 // and calls without one together have another: so a tenant with many calls leaves room for the others,
-// as in a bounded queue of Redis.
+// as in a bounded queue of Redis. Tenants that come one after the other fill more than the room, but at
+// most twice as much: who names tenants may be a stranger, who is not to have all memory.
 type room struct {
 	most int // 0: no bound
 
 	mu      sync.Mutex
 	waiting map[string]int // guarded by mu; calls that may wait, by tenant
+	all     int            // guarded by mu; their sum
 	trying  int            // guarded by mu; calls beyond those
 }
 
@@ -34,11 +36,12 @@ func (m *room) enter(tenant string) entry {
 		tenants++
 	}
 	switch {
-	case (own+1)*tenants <= m.most:
+	case (own+1)*tenants <= m.most && m.all < 2*m.most:
 		if m.waiting == nil {
 			m.waiting = map[string]int{}
 		}
 		m.waiting[tenant]++
+		m.all++
 		return mayWait
 	case m.trying < tries(m.most):
 		m.trying++
@@ -58,6 +61,7 @@ func (m *room) leave(tenant string, e entry) {
 		m.trying--
 		return
 	}
+	m.all--
 	if m.waiting[tenant]--; m.waiting[tenant] == 0 {
 		delete(m.waiting, tenant)
 	}

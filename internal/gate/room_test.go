@@ -1,6 +1,9 @@
 package gate
 
-import "testing"
+import (
+	"strconv"
+	"testing"
+)
 
 // TestRoomWithoutTenants: as many wait as there is room for, a tenth as many may try beyond that, and
 // the others are refused.
@@ -32,5 +35,19 @@ func TestRoomWithoutTenants(t *testing.T) {
 		if m.enter("") != mayWait {
 			t.Fatal("a room without a bound is full")
 		}
+	}
+}
+
+// TestRoomOfManyTenants: however many come, and in whatever order, at most twice as many wait.
+func TestRoomOfManyTenants(t *testing.T) {
+	m := &room{most: 100}
+	let := 0
+	for tenant := range 100 {
+		for m.enter(strconv.Itoa(tenant)) == mayWait {
+			let++
+		}
+	}
+	if let != 200 {
+		t.Errorf("%d wait, want 200", let)
 	}
 }

@@ -19,8 +19,11 @@ type Rule[R any] struct {
 	Settles []Settling
 }
 
-// CostBy returns a function for PerCall that says what a call costs in a unit.
+// CostBy returns a function for PerCall that says what a call costs in a unit; nil if f is.
 func CostBy[R any](f func(R) int, unit string) func(R) []berth.AcquireOption {
+	if f == nil {
+		return nil
+	}
 	return func(call R) []berth.AcquireOption { return []berth.AcquireOption{berth.Cost(f(call)).Of(unit)} }
 }
 
@@ -31,6 +34,16 @@ func (r *Rule[R]) ready(client *berth.Client, place int, maxHold time.Duration) 
 	}
 	if r.Limits != nil && r.Key == nil {
 		return &berth.InvalidError{What: "Limits", Reason: "there is no Key whose limits it could give: add Key, or leave Limits out"}
+	}
+	for _, f := range r.PerCall {
+		if f == nil {
+			return &berth.InvalidError{What: "Cost", Reason: "its function is nil: leave it out, or say what a call costs"}
+		}
+	}
+	for _, s := range r.Settles {
+		if s.cost == nil {
+			return &berth.InvalidError{What: "SettleBy", Reason: "its function is nil: leave it out, or say what an answer says that the call has cost"}
+		}
 	}
 	r.Lease = append([]berth.Option{berth.Level(place), berth.MaxHold(maxHold)}, r.Lease...)
 	_, err := client.Semaphore(r.Name, r.Limit, r.Lease...)

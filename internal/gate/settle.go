@@ -34,6 +34,9 @@ type Settling struct {
 
 // SettleBy returns a Settling for answers of a type. f returns false if the answer has no cost.
 func SettleBy[A any](unit string, f func(A) (n int, ok bool)) Settling {
+	if f == nil {
+		return Settling{unit: unit}
+	}
 	return Settling{unit, func(answer any) (int, bool) {
 		a, ok := answer.(A)
 		if !ok {
