@@ -80,8 +80,11 @@ const resizedRate = "resize --rate"
 
 // Resized says who last declared a limit by hand, which one, when and why, as in "limit 5 → 10 by
 // ann@ops-1 14:02", and then the same of rates. Programs may have declared others since.
-func (r Reasons) Resized(name string) (all []string) {
-	for _, text := range []string{byHand("limit", "resize", r[name].limit), byHand("rate", resizedRate, r[name].rates)} {
+func (r Reasons) Resized(name string) []string { return r[name].changes(change{}, change{}) }
+
+// changes tells how limit and rates changed last, if samples have seen these changes.
+func (s settings) changes(limit, rates change) (all []string) {
+	for _, text := range []string{limit.told("limit", "resize", s.limit), rates.told("rate", resizedRate, s.rates)} {
 		if text != "" {
 			all = append(all, text)
 		}
@@ -130,10 +133,7 @@ func (t *track) notice(r *Row, at time.Time) {
 func ratesIn(all []berthadmin.Rate) string {
 	texts := make([]string, len(all))
 	for i, r := range all {
-		texts[i] = strings.Join(strings.Fields(fmt.Sprintf("%d %s in %v", r.N, r.Unit, r.Per)), " ")
-		if r.Burst > 0 {
-			texts[i] += fmt.Sprintf(" and a burst of %d", r.Burst)
-		}
+		texts[i] = r.Declaration()
 	}
 	return cmp.Or(strings.Join(texts, ", "), "none")
 }
@@ -152,19 +152,14 @@ func (c change) told(what, verb string, e *berthadmin.Audited) string {
 }
 
 // changed tells how limit and rates of a semaphore changed last.
-func (s *Sampler) changed(name string, r Reasons) (all []string) {
+func (s *Sampler) changed(name string, r Reasons) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.names[name]
 	if t == nil {
 		t = &track{}
 	}
-	for _, text := range []string{t.limit.told("limit", "resize", r[name].limit), t.rates.told("rate", resizedRate, r[name].rates)} {
-		if text != "" {
-			all = append(all, text)
-		}
-	}
-	return all
+	return r[name].changes(t.limit, t.rates)
 }
 
 // remembered is how long reasons are used before the audit is read again.

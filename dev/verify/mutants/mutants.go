@@ -197,7 +197,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "first-word", What: "what a holder says while the server is told something else is lost", Scenario: "clients", Caught: []string{"R4"},
-		Edits: []Edit{{answer, "if op.Costs == c.settle {", "if true {"}},
+		Edits: []Edit{{answer, "case !settled || op.Costs == c.settle:", "default:"}},
 	},
 	{
 		Name: "settled-after-end", What: "a lease that is over can be settled", Scenario: "clients", Caught: []string{"R4"},
