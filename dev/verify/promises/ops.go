@@ -30,9 +30,10 @@ type Op struct {
 
 // Settlement is what a holder has said, once, that its lease has cost.
 type Settlement struct {
-	At      history.Time // before it said so
-	Costs   protocol.Costs
-	Refused bool // it was told that it cannot
+	At       history.Time // before it said so
+	Costs    protocol.Costs
+	Accepted bool // it was told that it is
+	Refused  bool // it was told that it cannot; else, if it was killed before, neither
 }
 
 // Call is a release, or a Detach.
@@ -165,7 +166,8 @@ func (o *Op) learn(e history.Event, clock Clock) {
 	case e.Verb == history.Settle && e.Kind == history.Invoke:
 		o.Settled = append(o.Settled, Settlement{At: e.At, Costs: e.Costs})
 	case e.Verb == history.Settle:
-		o.Settled[len(o.Settled)-1].Refused = e.Outcome != history.OK
+		s := &o.Settled[len(o.Settled)-1]
+		s.Accepted, s.Refused = e.Outcome == history.OK, e.Outcome != history.OK
 	case e.Verb == history.Drop:
 		o.Dropped = e.At
 	case e.Kind == history.Invoke:

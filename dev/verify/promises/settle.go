@@ -15,7 +15,7 @@ func (v *Verdict) settlements(name string, ops []*Op) {
 		over := min(o.Released.Returned, o.Lost)
 		for _, s := range o.Settled {
 			v.Settled++
-			if !s.Refused && s.At > over {
+			if s.Accepted && s.At > over {
 				v.add("R4", name, s.At, []*Op{o}, "it was settled %v after its end", s.At.Sub(over))
 			}
 		}

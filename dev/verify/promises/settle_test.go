@@ -12,8 +12,9 @@ func (d *diary) settle(lease int, at history.Time, costs protocol.Costs, outcome
 	d.ops++
 	e := history.Event{Op: d.ops, Lease: lease, Verb: history.Settle, Kind: history.Invoke, Costs: costs}
 	d.write(at, e)
-	e.Kind, e.Outcome = history.Return, outcome
-	d.write(at, e)
+	if e.Kind, e.Outcome = history.Return, outcome; outcome != "" { // else it was killed before
+		d.write(at, e)
+	}
 }
 
 // costly is a lease under some rates, in a slot of its own, and its release if there is one.
@@ -67,7 +68,7 @@ func TestSettlementAfterTheEnd(t *testing.T) {
 			d.costly("s", "t:5/100", "t:2", 30, 33)
 		}
 	}
-	judged(t, []story{{"refused", after(history.Gone), ""}, {"accepted", after(history.OK), "R4"}})
+	judged(t, []story{{"refused", after(history.Gone), ""}, {"killed before it was told", after(""), ""}, {"accepted", after(history.OK), "R4"}})
 }
 
 // TestRefusedSettlement: it changes nothing.

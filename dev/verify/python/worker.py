@@ -52,7 +52,7 @@ class User:
 
     def __init__(self, spec, seat, n, out, client, ended):
         self.spec, self.mode, self.name, self.limit, self.ttl = spec, seat['Mode'], seat['Name'], seat['Limit'], seat['TTL'] // MS
-        self.rates, self.tries = seat['Rates'], seat['Tries']
+        self.rates, self.tries, self.lines = seat['Rates'], seat['Tries'], seat['Lines']
         self.n, self.out, self.client, self.ended = n, out, client, ended
         self.rng = random.Random(f'{spec["Seed"]} {spec["Proc"]} {n}')
 
@@ -110,7 +110,7 @@ class User:
         if chapter:
             name += f'.{(time.monotonic_ns() - self.spec["Start"]) // (chapter * MS)}'
         event = {'verb': verb, 'name': name, 'limit': self.limit, 'weight': weight, 'ttl': self.ttl * MS, 'rates': self.rates, 'costs': ''}
-        if self.rates and self.rng.randrange(2):        # one rate of calls
+        if self.rates and not self.lines and self.rng.randrange(2): # one rate of calls
             event['costs'] = f':{self.rng.randint(1, int(self.rates[1:].split("/")[0]) // 2)}'
         return self.request(event, lambda queued: self.client.acquire(
             name, self.limit, self.ttl, weight, verb == 'acquire', now() + most if most else None, keep=keep, queued=queued, label='python',
