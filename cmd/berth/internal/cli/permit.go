@@ -207,6 +207,8 @@ func (p *permitFlags) check(cmd *cobra.Command) error {
 		return exit.Usagef("--wait %v: it is negative", p.wait)
 	case p.failEarly && !f.Changed("wait"):
 		return exit.Usagef("--fail-early: say by --wait how long the command can wait")
+	case p.failEarly && p.observe:
+		return exit.Usagef("--fail-early and --observe exclude each other: what is observed never waits")
 	case f.Changed("wait") && p.wait == 0:
 		p.noWait = true
 	case p.queueLimit < 0 && f.Changed("queue-limit"):
