@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -17,7 +16,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,35 +26,17 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// log is what was logged.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // serving starts a server, and returns where it is.
-func serving(e *testenv.Env, cfg Config) (at *url.URL, said *log) {
+func serving(e *testenv.Env, cfg Config) (at *url.URL, said *testenv.Buffer) {
 	e.Helper()
 	all, said := servingAll(e, cfg, 1)
 	return all[0], said
 }
 
 // servingAll starts a server that is in n places.
-func servingAll(e *testenv.Env, cfg Config, n int) (at []*url.URL, said *log) {
+func servingAll(e *testenv.Env, cfg Config, n int) (at []*url.URL, said *testenv.Buffer) {
 	e.Helper()
-	cfg.Listen, said = "127.0.0.1:0", &log{}
+	cfg.Listen, said = "127.0.0.1:0", &testenv.Buffer{}
 	sampler := berthwatch.New(e.Inspector.Inspector, berthwatch.Options{})
 	ctx, stop := context.WithCancel(e.Ctx)
 	ready, ended := make(chan string, n), make(chan error, 1)
