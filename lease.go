@@ -190,9 +190,9 @@ func (l *Lease) Renew(ctx context.Context) error {
 }
 
 // Settle reports what the lease really cost of the semaphore's rates in a unit ("": calls), such as
-// the tokens that an answer has used: 0 to MaxLimit. The last word counts. Less is free at once;
-// more counts from now on, and nothing is granted while a rate is exceeded. It waits for nothing,
-// and has no effect if the process crashes, or the lease is lost, before it is sent.
+// tokens: 0 to MaxLimit. The last word counts. Less is free at once; more counts from now on, and
+// nothing is granted while a rate is exceeded. It does not wait, and is lost with the process or the
+// lease. Release returns [ErrUnreachable] if it may have been too late.
 //
 // The error is an *InvalidError if n is out of bounds or no rate counts that unit, as far as this
 // program knows; else that of a lease that is over.

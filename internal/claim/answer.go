@@ -443,8 +443,11 @@ func (c *Claim) answerRelease(r *protocol.Result, a *Answer) Effect {
 	switch {
 	case !c.leaving.wasHeld:
 		out = c.Err
-	case r.Code == protocol.Gone && (!c.leaving.live || c.leaving.copies == 0 && !c.ranOut(r, a)):
+	case r.Code != protocol.Gone:
+	case !c.leaving.live, c.leaving.copies == 0 && !c.ranOut(r, a):
 		out = c.lostBy(r, a.Got)
+	case c.settle != "" && c.ranOut(r, a):
+		out = &protocol.Failure{Kind: protocol.ErrUnknown, Err: errUnsettled}
 	}
 	return c.end(c.Err) | c.report(out)
 }

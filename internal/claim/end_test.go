@@ -78,6 +78,41 @@ func TestReleaseTellsTheTruth(t *testing.T) {
 	}
 }
 
+// TestReleaseTellsThatASettlementCameTooLate: the lease ended by itself on its way, so that the estimate
+// still counts, or, after a call of unknown outcome, may.
+func TestReleaseTellsThatASettlementCameTooLate(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		first  error
+		past   bool // the answer comes after the trust deadline
+		answer protocol.Result
+		want   error
+	}{
+		"released":                      {errRefused, true, protocol.Result{Code: protocol.Released}, nil},
+		"gone after a refusal":          {errRefused, true, gone(protocol.Unknown), errUnsettled},
+		"expired after a refusal":       {errRefused, true, gone(protocol.Expired), errUnsettled},
+		"gone after no answer":          {errUnknown, true, gone(protocol.Unknown), errUnsettled},
+		"gone after no answer, in time": {errUnknown, false, gone(protocol.Unknown), nil},
+	} {
+		l := newLife()
+		held(l)
+		_, _ = l.Settle("tokens:5")
+		l.Release(l.now)
+		op := l.sent()
+		if op.Costs != "tokens:5" {
+			t.Errorf("%s: the release tells %q", name, op.Costs)
+		}
+		l.Failed(&op, test.first, l.now)
+		if test.past {
+			l.now = l.Trust
+		}
+		l.answer(test.answer)
+		if !errors.Is(l.Outcome, test.want) || test.want != nil && !errors.Is(l.Outcome, protocol.ErrUnknown) {
+			t.Errorf("%s: %v, want %v", name, l.Outcome, test.want)
+		}
+	}
+}
+
 // TestReleaseOfUnknownOutcomeIsNoRefusal: an earlier copy may have freed the permit.
 func TestReleaseOfUnknownOutcomeIsNoRefusal(t *testing.T) {
 	t.Parallel()

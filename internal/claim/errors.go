@@ -20,6 +20,10 @@ var ErrReleased = errors.New("the lease was given back")
 // ErrDetached: a Detach ended the lease. It is ErrReleased, too.
 var ErrDetached = fmt.Errorf("%w by Detach", ErrReleased)
 
+// errUnsettled: the release of a lease that was held until then came so late that it had ended by itself.
+// A copy of it may have come before.
+var errUnsettled = errors.New("the lease ran out before its release arrived, so it may count for what was asked and not for what was settled")
+
 // Refusal is the error of a request that the server refused. Nothing was taken.
 type Refusal struct {
 	Name   string

@@ -108,6 +108,26 @@ func TestCrashLeavesTheEstimate(t *testing.T) {
 	})
 }
 
+// R4: a release that comes after the lease has run out tells that what was settled may not count.
+func TestReleaseTellsOfALateSettlement(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p := e.Peer()
+		l := e.Hold(tokens(p, 1000, time.Hour), costs(500), berth.TTL(2*time.Second))
+		p.Net.Down()
+		e.Must(l.Settle(600, "tokens"))
+		released := make(chan error, 1)
+		go func() { released <- l.Release() }()
+		e.Pass(2 * time.Second)
+		p.Net.Up()
+		if err := <-released; !errors.Is(err, berth.ErrUnreachable) || !strings.Contains(err.Error(), "settled") {
+			e.Errorf("released: %v", err)
+		}
+		if st := e.Show(); spent(st) != 500 || st.InUse != 0 {
+			e.Errorf("state %+v", st.Summary)
+		}
+	})
+}
+
 // What cannot be settled is refused, and changes nothing.
 func TestBadSettlements(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
