@@ -120,3 +120,15 @@ func TestHeadStartStaysInItsLine(t *testing.T) {
 		t.Errorf("served %s, want %s", got, want)
 	}
 }
+
+// TestTenantComesAsItsRecordIsDue: the record of its empty line still says where it stands.
+func TestTenantComesAsItsRecordIsDue(t *testing.T) {
+	t.Parallel()
+	patient := func(tenant string) func(*Terms) {
+		return func(t *Terms) { t.Tenant, t.TTL, t.Heartbeat = tenant, time.Hour, time.Hour }
+	}
+	tell(t, embedded(t, true), embedded(t, true), [][]Op{
+		ask(0, 1, 1, patient("")), ask(1, 1, 1, patient("b")), ask(2, 1, 1, patient("a")), ask(3, 1, 1, patient("b")),
+		back(0), back(1), ask(0, 1, 1, patient("a")), back(2), back(3),
+	}, time.Minute+time.Second)
+}

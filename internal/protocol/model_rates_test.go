@@ -241,19 +241,30 @@ func (s *step) settle(p *member, costs Costs) {
 	}
 }
 
+// takeBack takes so much of a charge out of its sum. Where the row was sorted since, or the clock was set
+// back, that is a later one.
+func (r *meter) takeBack(less int, c charged, now int64) {
+	n := c.since / 1000 / r.grain
+	for _, k := range r.times() {
+		if r.ends(n) > now && k >= n && r.sums[k] >= c.n {
+			r.sums[k] -= less
+			return
+		}
+	}
+}
+
 // correct corrects one rate: less counts no more, more counts whole from now.
 func (s *step) correct(r *meter, c charged, cost int) {
 	less := c.n
 	if cost < c.n {
 		less -= cost
 	}
-	if c.since >= r.since && r.Burst > 0 {
+	switch {
+	case c.since < r.since:
+	case r.Burst > 0:
 		r.back(int64(math.Floor(float64(less)*1e3*float64(r.per())/float64(r.N))), c.since, s.us)
-	}
-	if c.since >= r.since && len(r.sums) > 0 {
-		if n := c.since / 1000 / r.grain; r.sums[n] > 0 {
-			r.sums[n] = max(r.sums[n]-less, 0)
-		}
+	default:
+		r.takeBack(less, c, s.now)
 	}
 	if cost > c.n {
 		s.count(r, cost)

@@ -163,14 +163,15 @@ func (m *model) run(c call) (s *step, ok bool) {
 		model: m, call: c, was: m.declared, wasRates: m.set(), notes: map[string][]string{},
 		vague: map[int]bool{}, results: make([]Result, len(c.ops)), heard: map[string]bool{},
 	}
-	if s.reap() > 0 {
-		s.finish() // reaping is a pass of its own
-	}
-	s.before, s.wanted = slices.Clone(s.queue), s.set()
-	s.fade()
+	s.before = slices.Clone(s.queue)
 	for _, p := range s.before {
 		s.fronts = append(s.fronts, p.deadline)
 	}
+	if s.reap() > 0 {
+		s.forget()
+	}
+	s.wanted = s.set()
+	s.fade()
 	if !s.thawed {
 		s.weighed = s.limit()
 	}
@@ -369,8 +370,7 @@ func (s *step) handOff(p *member) {
 	s.tell(p, "g %s %d %d %d", p.id, p.slot, p.token, s.limit())
 }
 
-// finish ends a pass: ties in the queue are broken by id, and what is idle is
-// deleted.
+// finish ends a call: ties in the queue are broken by id, and what is idle is deleted.
 func (s *step) finish() {
 	slices.SortStableFunc(s.queue, func(a, b *member) int {
 		return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.id, b.id))
@@ -378,12 +378,17 @@ func (s *step) finish() {
 	if s.countLines() == 0 {
 		s.turns = turns{}
 	}
+	s.exists = !s.forget()
+}
+
+// forget deletes what is idle.
+func (s *step) forget() bool {
 	_, counting := s.counting()
 	idle := len(s.members)+len(s.lines) == 0 && !counting && s.pin < 0 && !s.ratesPinned && !s.paused
 	// The last number must be remembered while the clock is not past it.
 	if idle && s.last < s.us {
 		*s.model = *newModel()
-		return
+		return true
 	}
-	s.exists = true
+	return false
 }

@@ -108,6 +108,26 @@ func TestCrashLeavesTheEstimate(t *testing.T) {
 	})
 }
 
+// R4: it is free at once, too, where another process has changed the window so much that the record of the
+// rate had to be sorted anew.
+func TestSettledCostsServeAfterAChangeOfTheWindow(t *testing.T) {
+	for what, per := range map[string]time.Duration{"shorter": 6 * time.Second, "longer": time.Hour} {
+		t.Run(what, func(t *testing.T) {
+			testenv.Each(t, func(e *testenv.Env) {
+				l := e.Hold(tokens(e.Peer(), 1000, time.Minute), costs(1000))
+				e.Pass(300 * time.Millisecond)
+				waits := e.Queue(tokens(e.Peer(), 1000, per), costs(600))
+				waits.Waits()
+				settled := time.Now()
+				e.Must(l.Settle(300, "tokens"))
+				e.Holds(l, waits.Granted())
+				e.Within(settled, 0, 0, "granted")
+				spentAs(e, 900)
+			})
+		})
+	}
+}
+
 // R4: a release that comes after the lease has run out tells that what was settled may not count.
 func TestReleaseTellsOfALateSettlement(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {

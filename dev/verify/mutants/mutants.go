@@ -47,12 +47,12 @@ const (
 var notAlone = Edit{script, "if ARGV[3] and not ARGV[4] then", "if false then"}
 
 // settling lets every call settle what a lease has cost, for a change that does so.
-var settling = Edit{script, "    if settles then\n", "    if true then\n"}
+var settling = Edit{script, "  if settles then\n", "  if true then\n"}
 
 // movedTombstone is where a lease that moves leaves a tombstone.
-const movedTombstone = `          others = others + 1
-          put(id, 'x 5 ' .. second)
-          expire(id, now + TOLD)
+const movedTombstone = `        others = others + 1
+        put(id, 'x 5 ' .. second)
+        expire(id, now + TOLD)
 `
 
 // All lists all mutants.
@@ -60,26 +60,25 @@ var All = []Mutant{
 	// Which request is granted, when and for how long.
 	{
 		Name: "no-reap", What: "what has run out is not removed", Scenario: "clients", Caught: []string{"L2", "linearizability"},
-		Edits: []Edit{{script, "  reaped = true\n", "  reaped, reaping = true, false\n"}},
+		Edits: []Edit{{script, "if soon > 0 and soon <= now then\n", "if false then\n"}},
 	},
 	{
 		Name: "no-pump-on-release", What: "a release wakes nobody", Scenario: "clients", Caught: []string{"L1"},
 		Edits: []Edit{{
-			script, "if better and not reaping and status == 0 and waiting > 0",
-			"if better and not reaping and not (groups[1] and groups[1].verb == 'L') and status == 0 and waiting > 0",
+			script, "if better and status == 0 and waiting > 0",
+			"if better and not (groups[1] and groups[1].verb == 'L') and status == 0 and waiting > 0",
 		}},
 	},
 	{
 		Name: "renew-recreates", What: "a renewal grants what it does not find, and is believed", Scenario: "flush", Caught: []string{"S6"},
 		Edits: []Edit{{answer, "return c.State == Held && (r.Token != c.Lease.Token", "return false && (r.Token != c.Lease.Token"}, {
-			script, "      elseif not record or kind == 'x' then\n",
-			`      elseif verb == 'R' and not record then
-        put(id, 'h 1 ' .. takeSlot() .. ' ' .. nextNumber() .. ' 0 ' .. param .. ' - 1/x;y z')
-        expire(id, now + param)
-        used, holders = used + 1, holders + 1
-        answer = '7 0 ' .. last .. ' ' .. param
-      elseif not record or kind == 'x' then
-`,
+			script, "  elseif not record or kind == 'x' or",
+			`  elseif verb == 'R' and not record then
+    put(id, 'h 1 ' .. takeSlot() .. ' ' .. nextNumber() .. ' 0 ' .. param .. ' - 1/x;y z')
+    expire(id, now + param)
+    used, holders = used + 1, holders + 1
+    answer = '7 0 ' .. last .. ' ' .. param
+  elseif not record or kind == 'x' or`,
 		}},
 	},
 	{
@@ -87,8 +86,8 @@ var All = []Mutant{
 		Edits: []Edit{
 			notAlone,
 			{
-				script, "    if seq < us then\n      seq, last = us, stamp\n    else\n",
-				"    if false then\n    else\n",
+				script, "  if seq < us then\n    seq, last = us, stamp\n  else\n",
+				"  if false then\n  else\n",
 			},
 		},
 	},
@@ -119,7 +118,7 @@ var All = []Mutant{
 		Edits: []Edit{
 			{store, "\"fmt\"\n", "\"fmt\"\n\t\"os\"\n\t\"time\"\n"},
 			{store, "s.Keys(k)...), &bound{latest: notAfter})", "s.Keys(k)...), time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000)"},
-			{script, "local clock = call('TIME')\n", "local clock = { '', ARGV[1] }\n"},
+			{script, "local time = call('TIME')\n", "local time = { '', ARGV[1] }\n"},
 			{script, "if bound ~= '0' then", "if false then"},
 		},
 	},
@@ -128,9 +127,9 @@ var All = []Mutant{
 	{
 		Name: "rate-lost-reply", What: "a grant is not counted when its reply is lost", Scenario: "clients", Caught: []string{"R1", "R4"},
 		Edits: []Edit{settling, {
-			script, "          answer = '1 ' .. grant .. ' ' .. format('%d', held)\n",
-			`          answer = '1 ' .. grant .. ' ' .. format('%d', held)
-          if rates then put(id, settle(record, '0')) end
+			script, "        answer = '1 ' .. grant .. ' ' .. format('%d', held)\n",
+			`        answer = '1 ' .. grant .. ' ' .. format('%d', held)
+        if rates then put(id, settle(record, '0')) end
 `,
 		}},
 	},
@@ -139,18 +138,18 @@ var All = []Mutant{
 		Edits: []Edit{
 			settling,
 			{script, "local better = false ", "local crashed, better = {}, false "},
-			{script, "        leave(id, record, 2)\n", "        leave(id, record, 2)\n        crashed[#crashed + 1] = sub(record, 1, 1) ~= 'w' and record or nil\n"},
+			{script, "      leave(id, record, 2)\n", "      leave(id, record, 2)\n      crashed[#crashed + 1] = sub(record, 1, 1) ~= 'w' and record or nil\n"},
 			{
-				script, "  local limitBefore, wantedSet",
-				"  for _, record in ipairs(rates and not reaping and crashed or {}) do settle(record, '0') end\n  local limitBefore, wantedSet",
+				script, "local limitBefore, wantedSet",
+				"for _, record in ipairs(rates and crashed or {}) do settle(record, '0') end\nlocal limitBefore, wantedSet",
 			},
 		},
 	},
 	{
 		Name: "rate-overtaken", What: "a head that is too costly for now is overtaken", Scenario: "clients", Caught: []string{"S4"},
 		Edits: []Edit{{
-			script, "        elseif taken > limit or wait > 0 then\n",
-			"        elseif wait > 0 then\n          status = 0\n        elseif taken > limit then\n",
+			script, "      elseif taken > limit or wait > 0 then\n",
+			"      elseif wait > 0 then\n        status = 0\n      elseif taken > limit then\n",
 		}},
 	},
 
@@ -161,8 +160,8 @@ var All = []Mutant{
 	{
 		Name: "old-window", What: "what was granted before the rate was changed counts for the old window", Scenario: "clients", Caught: []string{"R2", "R5"},
 		Edits: []Edit{{
-			script, "            roll(r)\n          elseif from and r.burst",
-			"            local n = math.max(floor((from.per - r.per) / r.grain), 0)\n            r.oldest, r.newest = r.oldest + n, r.newest + n\n            roll(r)\n          elseif from and r.burst",
+			script, "          roll(r)\n        elseif from and r.burst",
+			"          local n = math.max(floor((from.per - r.per) / r.grain), 0)\n          r.oldest, r.newest = r.oldest + n, r.newest + n\n          roll(r)\n        elseif from and r.burst",
 		}},
 	},
 	{
@@ -171,7 +170,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "one-rate", What: "of several rates only the first is looked at", Scenario: "clients", Caught: []string{"R1", "R1b", "R4"},
-		Edits: []Edit{{script, "        elseif r.spent + cost > r.n then", "        elseif k == 1 and r.spent + cost > r.n then"}},
+		Edits: []Edit{{script, "      elseif r.spent + cost > r.n then", "      elseif k == 1 and r.spent + cost > r.n then"}},
 	},
 	{
 		Name: "bucket-twice", What: "a bucket gives twice what it holds", Scenario: "clients", Caught: []string{"R1b"},
@@ -218,8 +217,8 @@ var All = []Mutant{
 		Edits: []Edit{
 			{script, "if epoch > 0 then line.leave(", "if epoch > 0 then line.vain("},
 			{
-				script, "    function line.grant(owner",
-				"    function line.vain(owner)\n      local l = line.leave(owner)\n      l.place = l.place + WHOLE\n    end\n\n    function line.grant(owner",
+				script, "function line.grant(record",
+				"function line.vain(record)\n  local l = line.leave(record)\n  l.place = l.place + WHOLE\nend\n\nfunction line.grant(record",
 			},
 		},
 	},
@@ -235,7 +234,7 @@ var All = []Mutant{
 	// Pauses, and time that lets somebody in, in whatever process.
 	{
 		Name: "pause-endless", What: "a pause that should end by itself does not", Scenario: "clients", Caught: []string{"recovery"},
-		Edits: []Edit{{script, "          paused, weighAll = '0', true\n", "          paused, weighAll = '1', true\n"}},
+		Edits: []Edit{{script, "        paused, weighAll = '0', true\n", "        paused, weighAll = '1', true\n"}},
 	},
 	{
 		Name: "pause-passed", What: "a newcomer that fits is granted within a pause", Scenario: "clients", Caught: []string{"L7"},
@@ -243,15 +242,15 @@ var All = []Mutant{
 	},
 	{
 		Name: "head-not-told", What: "who becomes the head of the queue is not told when to look", Scenario: "clients", Caught: []string{"R2", "L2", "L7"},
-		Edits: []Edit{{script, "if k > 1 or headless or lined or soon < known then", "if soon < known then"}},
+		Edits: []Edit{{script, "if k > 1 or lined or soon < known then", "if soon < known then"}},
 	},
 	{
 		Name: "nearest-not-told", What: "the head of the queue is not told that it is to look earlier", Scenario: "clients", Caught: []string{"R2", "L7"},
-		Edits: []Edit{{script, "if k > 1 or headless or lined or soon < known then", "if k > 1 or headless or lined then"}},
+		Edits: []Edit{{script, "if k > 1 or lined or soon < known then", "if k > 1 or lined then"}},
 	},
 	{
 		Name: "maxhold-not-near", What: "nobody looks when a MaxHold is over that began with a hand-off", Scenario: "clients", Caught: []string{"L2"},
-		Edits: []Edit{{script, "ceiling, caps = scoreOf(now + maxhold), caps or {}", "ceiling, caps = format('%d', now + maxhold), caps or {}"}},
+		Edits: []Edit{{script, "ceiling, caps = lookBy(now + maxhold), caps or {}", "ceiling, caps = format('%d', now + maxhold), caps or {}"}},
 	},
 	{
 		Name: "head-deaf", What: "who is told that it is the head of the queue does not look", Scenario: "clients", Caught: []string{"R2", "L2", "L7"},
@@ -277,7 +276,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "not-idempotent", What: "a repeated request takes its permits again", Scenario: "clients", Caught: []string{"L2", "linearizability", "recovery"},
-		Edits: []Edit{{script, "if record then                                    -- a repetition", "if false then                                     -- a repetition"}},
+		Edits: []Edit{{script, "if record then                                      -- a repetition", "if false then                                       -- a repetition"}},
 	},
 	{
 		Name: "new-id", What: "a request whose outcome is not known is repeated with another id", Scenario: "clients", Caught: []string{"L2", "linearizability"},
@@ -325,7 +324,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "move-not-idempotent", What: "a repeated move is told that the lease was moved before", Scenario: "clients", Caught: []string{"S5"},
-		Edits: []Edit{{script, "if moved then                                   -- a repetition", "moved = nil\n        if moved then                                   -- a repetition"}},
+		Edits: []Edit{{script, "if moved then                                     -- a repetition", "moved = nil\n      if moved then                                     -- a repetition"}},
 	},
 	{
 		Name: "move-without-tombstone", What: "a lease that moves leaves no tombstone for late copies of its acquire", Scenario: "clients",
