@@ -19,7 +19,7 @@ type Answer struct {
 func (c *Claim) Answered(op *protocol.Op, a *Answer) Effect {
 	c.sent = false
 	effect := c.take(op, a)
-	if c.State == Held && c.settle != "" || c.State == Detaching && op.Verb == protocol.Settle {
+	if c.State == Held && c.settle.wanted() || c.State == Detaching && op.Verb == protocol.Settle {
 		effect |= Send
 	}
 	return effect
@@ -366,8 +366,11 @@ func (c *Claim) answerSettle(op *protocol.Op, a *Answer) Effect {
 	switch settled := op.Result.Code == protocol.Settled; {
 	case !settled && c.State == Held:
 		return c.end(c.lostBy(&op.Result, a.Got))
-	case !settled || op.Costs == c.settle: // that a lease is gone, the move that follows tells
-		c.settle = ""
+	case settled && op.Costs != c.settle.costs: // more was said meanwhile
+	case c.State == Held && a.Got < c.settle.until:
+		c.settle.known = true
+	default: // that a lease is gone, the move that follows tells
+		c.settle.costs = ""
 	}
 	return 0
 }
@@ -446,7 +449,7 @@ func (c *Claim) answerRelease(r *protocol.Result, a *Answer) Effect {
 	case r.Code != protocol.Gone:
 	case !c.leaving.live, c.leaving.copies == 0 && !c.ranOut(r, a):
 		out = c.lostBy(r, a.Got)
-	case c.settle != "" && c.ranOut(r, a):
+	case c.settle.costs != "" && c.ranOut(r, a):
 		out = &protocol.Failure{Kind: protocol.ErrUnknown, Err: errUnsettled}
 	}
 	return c.end(c.Err) | c.report(out)

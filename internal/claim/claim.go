@@ -115,13 +115,19 @@ type Claim struct {
 	peek    bool // Held: the operation is a look, which a message has caused
 	capped  bool // renewed up to its MaxHold, which nothing can extend
 
-	settle protocol.Costs // what the server is to be told that the lease has cost; "": it was told
-
+	settle  settling
 	moving  moving
 	leaving leaving
 	doing   doing
 
 	cause error // of the last failure of an operation that is still wanted
+}
+
+// settling is what the server is to be told that a lease has cost.
+type settling struct {
+	costs protocol.Costs // "": nothing, or it knows all
+	known bool           // it knows them, but a copy of an earlier settlement may overrule them: so the end of the lease tells it again
+	until clock.Instant  // when no such copy can come any more
 }
 
 // moving is what a claim knows that moves a lease from one id to another.
@@ -238,14 +244,14 @@ func (c *Claim) Op(now clock.Instant) (op protocol.Op, ok bool) {
 	case Adopting:
 		op.Verb, op.ID, op.To, op.TTL = protocol.Move, c.moving.other, c.ID, c.Terms.TTL
 	case Detaching:
-		if op.Verb, op.Costs = protocol.Settle, c.settle; c.settle == "" { // a handle has nobody who settles it
+		if op.Verb, op.Costs = protocol.Settle, c.settle.costs; op.Costs == "" { // a handle has nobody who settles it
 			op.Verb, op.To, op.TTL = protocol.Move, c.moving.other, c.Lease.TTL
 		}
 	case Held:
 		c.askHeld(&op)
 	case Leaving:
 		op.Verb, op.ID, op.Flag = protocol.Release, c.leaves(), now < c.copyUntil // a tombstone for the copy that may be under way
-		if op.Costs = c.settle; c.Unseen {
+		if op.Costs = c.settle.costs; c.Unseen {
 			op.Costs = protocol.Nothing
 		}
 	case Doing:
@@ -264,8 +270,8 @@ func (c *Claim) askHeld(op *protocol.Op) {
 	switch {
 	case c.renew:
 		op.Verb, op.TTL, op.Replicas = protocol.Renew, c.Lease.TTL, c.Terms.MinReplicas
-	case c.settle != "" && !c.peek:
-		op.Verb, op.Costs = protocol.Settle, c.settle
+	case c.settle.wanted() && !c.peek:
+		op.Verb, op.Costs = protocol.Settle, c.settle.costs
 	default:
 		op.Verb, c.peek = protocol.Heartbeat, false
 	}

@@ -94,6 +94,8 @@ func (c *Claim) Failed(op *protocol.Op, err error, now clock.Instant) Effect {
 			c.moving.copies++
 		case protocol.Release:
 			c.leaving.copies++
+		case protocol.Settle:
+			c.settle.until = now.Add(protocol.Late)
 		}
 	}
 	return Send
@@ -116,10 +118,10 @@ func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 	case c.State == Held && op.Verb == protocol.Renew:
 		return c.notRenewed(err, now)
 	case op.Verb == protocol.Settle && c.State == Held:
-		c.settle = "" // an estimate stays what it was
+		c.settle.costs = "" // an estimate stays what it was
 		return 0
 	case op.Verb == protocol.Settle && c.State == Detaching:
-		c.settle = ""
+		c.settle.costs = ""
 		return Send // the move
 	case c.State == Leaving && op.Verb == protocol.Release:
 		return c.end(c.Err) | c.notReleased(err)
@@ -192,14 +194,17 @@ func (c *Claim) HeardEnd() Effect {
 	return Send
 }
 
+// wanted reports whether there is something that the server does not know.
+func (s *settling) wanted() bool { return s.costs != "" && !s.known }
+
 // Settle notes what the lease has cost, in some units; what was said last counts. The server is told
 // at once, by an operation of its own or by the release that follows.
 func (c *Claim) Settle(costs protocol.Costs) (Effect, error) {
-	all, err := c.settle.With(costs)
+	all, err := c.settle.costs.With(costs)
 	if err != nil {
 		return 0, err
 	}
-	c.settle = all
+	c.settle.costs, c.settle.known = all, false
 	return Send, nil
 }
 

@@ -157,7 +157,7 @@ func fitsGroup(head string, ids []string) bool {
 		return false
 	}
 	for _, id := range ids {
-		if id == "state" || (verb == Acquire || verb == Move || strings.HasPrefix(head, "L1")) && !goodID.MatchString(id) {
+		if id == "state" || strings.HasPrefix(id, "!") || (verb == Acquire || verb == Move || strings.HasPrefix(head, "L1")) && !goodID.MatchString(id) {
 			return false
 		}
 	}
@@ -238,7 +238,7 @@ var (
 	genOwner       = shared(rapid.SampledFrom([]string{anOwner, ":7/h", "1/host;go0.1;zone=b;x=", "0/\xff{}/;", "12345678901234567890/h"}))
 	genLabel       = shared(rapid.SampledFrom([]string{"", "a label", " ", "\n", "h 1 0 5", "\x00\xff", "1 compact a.1 5", strings.Repeat("long ", 100)}))
 	genAnyID       = shared(rapid.SampledFrom([]string{"s0.1", "s0.2", "s1.3", "s1.4", "q.5", "qs0.1", "1.6", "s0..", "s0.#s0.1", "s0.!x\xff", "s2.state"}))
-	genWrong       = shared(rapid.SampledFrom([]string{"", "x", "-1", "-2", "1.5", "1e3", "007", "00", "9999999999999", "nan", "state", "0", "1", "5", "s0.1", " ", anOwner}))
+	genWrong       = shared(rapid.SampledFrom([]string{"", "x", "-1", "-2", "1.5", "1e3", "007", "00", "9999999999999", "nan", "state", "!r", "0", "1", "5", "s0.1", " ", anOwner}))
 )
 
 // genHead draws what is asked of one id, or of the semaphore.

@@ -132,3 +132,39 @@ func TestTenantComesAsItsRecordIsDue(t *testing.T) {
 		back(0), back(1), ask(0, 1, 1, patient("a")), back(2), back(3),
 	}, time.Minute+time.Second)
 }
+
+// TestLineThatNeverEmptiesStaysInItsRoom: its last places are not those of the next line.
+func TestLineThatNeverEmptiesStaysInItsRoom(t *testing.T) {
+	t.Parallel()
+	r := inLines(t, "a", "b")
+	var epoch, number, began, pos, place, count int64
+	_, _ = fmt.Sscanf(r.raw(t).fields["!ta"], "t %d %d %d %d %d %d", &epoch, &number, &began, &pos, &place, &count)
+	began -= (200 * 24 * time.Hour).Milliseconds()
+	r.rdb.HSet(context.Background(), r.key.State, "!ta", fmt.Sprintf("t %d %d %d %d %d %d", epoch, number, began, pos, place, count))
+	for id := 4; id < 8; id++ {
+		r.waits(t, id, "a")
+	}
+	if got := strings.Join(r.served(t, "s0.1"), " "); got != "s0.2 s0.4 s0.3 s0.5 s0.6 s0.7" {
+		t.Errorf("served %s", got)
+	}
+}
+
+// TestManyLinesBeginAnew: one call writes more than Lua can unpack at once.
+func TestManyLinesBeginAnew(t *testing.T) {
+	t.Parallel()
+	r := onServer(t, true)
+	r.do(t, 0, Op{Verb: Acquire, ID: "s0.1", Terms: terms(1)})
+	const lines = 4100
+	for first := 2; first < lines; first += chunk {
+		var ops []Op
+		for id := first; id < first+chunk; id++ {
+			ops = append(ops, Op{Verb: Acquire, ID: fmt.Sprint("s0.", id), Terms: terms(1, func(t *Terms) { t.Tenant, t.Heartbeat = fmt.Sprint(id), time.Hour })})
+		}
+		r.do(t, 0, ops...)
+	}
+	r.rewrite(t, func(t *turns) { t.clock, t.fresh = 1<<50, 1<<50 })
+	r.do(t, 0, Op{Verb: Release, ID: "s0.1"})
+	if is := r.raw(t); len(holdersOf(is)) != 1 || is.state(t).turns.fresh >= 1<<50 {
+		t.Errorf("%d hold, and %+v", len(holdersOf(is)), is.state(t).turns)
+	}
+}

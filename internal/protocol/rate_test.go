@@ -187,6 +187,17 @@ func TestRatesOfOneUnitAreDeclaredApart(t *testing.T) {
 	}
 }
 
+// TestRatesOfTwoUnitsInOneCall: the second declaration knows the first.
+func TestRatesOfTwoUnitsInOneCall(t *testing.T) {
+	t.Parallel()
+	r := embedded(t, true)
+	r.do(t, 0, Op{Verb: Acquire, ID: "s0.1", Terms: terms(1)})
+	reply, _ := r.do(t, 0, Op{Verb: SetRates, Only: true, Unit: "a", Rates: "a:1/1000"}, Op{Verb: SetRates, Only: true, Unit: "b", Rates: "b:2/1000"})
+	if want := Rates("a:1/1000,b:2/1000"); reply.Rates != want {
+		t.Errorf("%q, want %q", reply.Rates, want)
+	}
+}
+
 // TestRatesAreJoinedOrRefused: what the script would not take is not sent.
 func TestRatesAreJoinedOrRefused(t *testing.T) {
 	t.Parallel()

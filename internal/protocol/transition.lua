@@ -319,8 +319,10 @@ for k = ARGV[4] and 3 or 2, ARGV[4] and offset or ARGV[2] and 2 or 0, 2 do
     local at
     set, costs, at = match(head, '^B(%S+) (%S+) ()A')
     stored = stored or set and call('HGET', STATE, 'state')
-    -- A set that is in force was looked at when it was declared.
-    if not set or not find(stored or '', ' ' .. set .. ' ', 1, true) and not ratesOf(set) then refuse('rates', head) end
+    -- A set that is in force was looked at when it was declared. What else may look like it there has no ":", or is
+    -- refused when it is declared, but for the words of a lease that is alone.
+    local inForce = set and find(set, ':', 1, true) and find(stored or '', ' ' .. set .. ' ', 1, true) and sub(stored, 3, 9) ~= 'compact'
+    if not set or not inForce and not ratesOf(set) then refuse('rates', head) end
     if costs ~= '-' and not isCosts(costs) then refuse('costs', head) end
     head = sub(head, at)
   end
