@@ -120,7 +120,10 @@
 // granted, what counts in the window that ends then, as settled so far, is at most the rate; if nobody
 // settles for more than was asked, so do the settled costs of any window. A charge that is not in the
 // row any more, because it has left the window or the set of rates had none of its unit meanwhile,
-// is not taken out of it: "since" of a rate is above all charges that are not in its row. A bucket
+// is not taken out of it: "since" of a rate is above all charges that are not in its row. Where the row
+// was sorted for another window since, a charge is in a later sum than its time says, and whole: so it is
+// taken out of the first that is large enough. Is that another's, then the sum that lasts longer keeps
+// what the one that ends earlier lost, so that too much is counted for a while and never too little. A bucket
 // gives back no more than it would have kept, had the lease cost less from the beginning: the least
 // that it lacked before any later charge.
 //
@@ -301,7 +304,8 @@
 // this. Jitter is allowed, and delays that by as much.
 //
 // Settlement. S is sent until it is answered, with what was said last of each unit; L may carry the
-// same. Whoever gives back what nobody has seen, sends L with "0".
+// same, and does if a copy of an earlier S may come still, because that would overrule the last. Before
+// an M such an S is sent again. Whoever gives back what nobody has seen, sends L with "0".
 //
 // Status 1. A call with the bound alone follows, at once, and again while it is answered so.
 // The operations of the first were done; but 3 and 4 are no verdict then, and the acquire is
