@@ -588,11 +588,7 @@ local function absent(record)                           -- the answer for an id 
   return owner and '12 ' .. format('%d', #owner) .. ' ' .. owner or '6 ' .. reason
 end
 
-local function costOf(r, costs, weight)                 -- in the unit of a rate
-  if costs == '-' then return weight + 0 end
-  r.cost = r.cost or costIn(r.unit)
-  return (match(',' .. costs, r.cost) or weight) + 0
-end
+local costOf                                            -- what a request costs of a rate, where there is one
 
 -- ---- lines: where waiters stand, if some of them have tenants ----
 local lined = epoch > 0
@@ -870,6 +866,12 @@ end
 if rates or declares or settles then
   local function refill(r, cost) return math.ceil(cost * 1e3 * r.per / r.n) end -- us in which a bucket gets so much back
   local function grainOf(r) return math.max(floor(r.per / 100), 1) end
+
+  function costOf(r, costs, weight)
+    if costs == '-' then return weight + 0 end
+    r.cost = r.cost or costIn(r.unit)
+    return (match(',' .. costs, r.cost) or weight) + 0
+  end
 
   local function sumAt(r, at)                           -- a sum of a row, and where the next one is
     local _, e, sum = find(r.sums, '^ (%d+)', at)
@@ -1383,8 +1385,9 @@ if room > 0 then
       room = room - 1
       local taken = used + aside + weight
       local wait = rates and taken <= limit and ratesWait(costs, weight) or 0
+      local fits = taken <= limit and wait == 0
       local age, asked = 0, false                       -- what was heard of it last is so old
-      if rates and not (heard and heard[id]) then
+      if fits and rates and not (heard and heard[id]) then
         local left
         left, asked = remaining(id)
         age = beat - left
@@ -1394,7 +1397,7 @@ if room > 0 then
         tell(id, record, 'x ' .. id .. ' 4')
         leave(id, record, 4, now + TOLD)
         changed[id] = 'x 4'                             -- so that a repetition in this call is told
-      elseif taken > limit or wait > 0 then
+      elseif not fits then
         if wait > 0 and not asking then lookBy(now + wait) end
         status = 0
         break
