@@ -150,12 +150,13 @@ func (r *Run) settled(c charge) history.Time {
 // leaves returns until when, at the latest, a grant counts that was made at the time at, and the promise
 // that it counts no more. For a hundredth of the window others may be counted with it, which is R2's;
 // then, at any time, it counts for one more window of the rate in force (R5, if that was declared later).
+// If another may be in force before that is over, what counts then counts for a window of the other.
 func (b *budget) leaves(at history.Time) (end history.Time, promise string) {
 	counted := at.Add(b.largest / 100)
 	end = counted.Add(b.largest)
 	for _, x := range b.reigns {
-		if from := max(x.from, counted); from <= x.to && from.Add(x.is.Per) < end {
-			end, promise = from.Add(x.is.Per), ""
+		if over := max(x.from, counted).Add(x.is.Per); over <= x.to && over < end {
+			end, promise = over, ""
 			if x.from > counted {
 				promise = "R5"
 			}

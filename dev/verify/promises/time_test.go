@@ -165,9 +165,19 @@ func TestChangedRatesAreOnTime(t *testing.T) {
 			d.set(short, func() { d.brief(name, 5100, 5101, granted) })
 		}
 	}
+	// back is changed, and a try that declares the old window again.
+	back := func(asked, granted history.Time) func(d *diary) {
+		return func(d *diary) {
+			changed(granted)(d)
+			d.set(func(e *history.Event) { long(e); e.Proc = 2 }, func() { d.refused(name, 0, asked, asked+1) })
+		}
+	}
 	judged(t, []story{
 		{"one new window after the change", changed(5405), ""},
 		{"half a second later", changed(5910), "R5"},
+		{"the old window is in force again before the new one is over", back(5110, 5910), ""},
+		{"half a second after the old window", back(5110, 8535), "R2"},
+		{"the old window is in force again when the new one is over", back(5403, 5910), "R5"},
 		{"both were declared at once", func(d *diary) {
 			changed(5910)(d)
 			d.set(long, func() { d.waits(name, 5095, 5102, 9000) })
