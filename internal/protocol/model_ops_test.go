@@ -47,9 +47,10 @@ func (s *step) apply(i int, op *Op) Result {
 		if s.ratesPinned && !op.Flag {
 			break
 		}
+		was := s.wanted
 		s.ratesPinned, s.wanted = op.Flag, op.Rates
 		if op.Only {
-			s.wanted, _ = only(s.set(), op.Unit, op.Rates)
+			s.wanted, _ = only(was, op.Unit, op.Rates)
 		}
 	case UnpinRates:
 		s.ratesPinned = false

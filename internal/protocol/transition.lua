@@ -249,58 +249,64 @@ local LATELY = 1000                                     -- ms; who was heard of 
 
 local function corrupt(what, value) error('BERTHCORRUPT ' .. what .. ' ' .. sub(tostring(value), 1, 80)) end
 local function refuse(what, value) error('BERTHREQUEST ' .. what .. ' ' .. sub(tostring(value), 1, 80)) end
-local function isUnit(unit) return unit == '' or #unit < 17 and unit ~= 'none' and find(unit, '^%l[%l%d_-]*$') end
-local function isAmount(n) return #n < 11 and n >= '1' and n + 0 <= COSTLY end
-local function costIn(unit) return ',' .. string.gsub(unit, '%-', '%%-') .. ':(%d+)' end -- a pattern, for costs with a comma in front
+-- What rates and tenants need. Most calls meet neither, and do without: each function costs them about a
+-- thousand of the server's instructions.
+local isUnit, costIn, tenantOf, precedes, ratesOf, clear, isCosts
+local function equip()
+  if isUnit then return end
+  function isUnit(unit) return unit == '' or #unit < 17 and unit ~= 'none' and find(unit, '^%l[%l%d_-]*$') end
+  local function isAmount(n) return #n < 11 and n >= '1' and n + 0 <= COSTLY end
+  function costIn(unit) return ',' .. string.gsub(unit, '%-', '%%-') .. ':(%d+)' end -- a pattern, for costs with a comma in front
 
-local function tenantOf(owner)                          -- and its share
-  local front, tenant = match(owner, '^(.-);tenant=(.*)$')
-  if tenant then return tenant, match(front, ';share=([^;]*)$') or '1' end
-end
+  function tenantOf(owner)                              -- and its share
+    local front, tenant = match(owner, '^(.-);tenant=(.*)$')
+    if tenant then return tenant, match(front, ';share=([^;]*)$') or '1' end
+  end
 
-local function precedes(a, b)                           -- as the server sorts members, wherever it runs
-  local n, byte = 1, string.byte
-  while byte(a, n) and byte(a, n) == byte(b, n) do n = n + 1 end
-  return (byte(a, n) or -1) < (byte(b, n) or -1)
-end
+  function precedes(a, b)                               -- as the server sorts members, wherever it runs
+    local n, byte = 1, string.byte
+    while byte(a, n) and byte(a, n) == byte(b, n) do n = n + 1 end
+    return (byte(a, n) or -1) < (byte(b, n) or -1)
+  end
 
--- The list of the rates of a set, or nil if that is no set. A rate has its words (unit, n, per, burst; word is
--- all of it, most what it grants at once, first whether it is the first of its unit) and what counts for it:
---   spent, fades, charged          of a window: the sum, until when the first of it counts (ms), and how much
---                                  of it was charged in this call and is in no row yet
---   grain, oldest, newest, sums    its row, after "open"
---   fullAt, lacks                  of a bucket: the words "full" and "lacks"
---   since, aside                   the word; and what those who are asked for a sign of life would use
-local function ratesOf(set)
-  local list, length = {}, 0
-  for unit, n, per, plus, burst in string.gmatch(set == '-' and '' or set .. ',', '([^:,]*):(%d+)/(%d+)(%+?)(%d*),') do
-    if not isUnit(unit) or not isAmount(n) or #per > 10 or per < '1' or per + 0 < 10 or per + 0 > 2592000000
-      or plus == '+' and not (isAmount(burst) and burst * 1e0 * per / n <= 31536000000) or plus == '' and burst ~= '' then return nil end
-    length = length + #unit + #n + #per + #plus + #burst + 3
-    local first = true                                  -- of the rates of its unit
-    for k = 1, #list do
-      if list[k].unit == unit and list[k].per == per + 0 then return nil end
-      first = first and list[k].unit ~= unit
+  -- The list of the rates of a set, or nil if that is no set. A rate has its words (unit, n, per, burst; word is
+  -- all of it, most what it grants at once, first whether it is the first of its unit) and what counts for it:
+  --   spent, fades, charged          of a window: the sum, until when the first of it counts (ms), and how much
+  --                                  of it was charged in this call and is in no row yet
+  --   grain, oldest, newest, sums    its row, after "open"
+  --   fullAt, lacks                  of a bucket: the words "full" and "lacks"
+  --   since, aside                   the word; and what those who are asked for a sign of life would use
+  function ratesOf(set)
+    local list, length = {}, 0
+    for unit, n, per, plus, burst in string.gmatch(set == '-' and '' or set .. ',', '([^:,]*):(%d+)/(%d+)(%+?)(%d*),') do
+      if not isUnit(unit) or not isAmount(n) or #per > 10 or per < '1' or per + 0 < 10 or per + 0 > 2592000000
+        or plus == '+' and not (isAmount(burst) and burst * 1e0 * per / n <= 31536000000) or plus == '' and burst ~= '' then return nil end
+      length = length + #unit + #n + #per + #plus + #burst + 3
+      local first = true                                -- of the rates of its unit
+      for k = 1, #list do
+        if list[k].unit == unit and list[k].per == per + 0 then return nil end
+        first = first and list[k].unit ~= unit
+      end
+      list[#list + 1] = {
+        word = unit .. ':' .. n .. '/' .. per .. plus .. burst, unit = unit, n = n + 0, per = per + 0,
+        burst = plus == '+' and burst + 0, most = (plus == '+' and burst or n) + 0, first = first,
+      }
     end
-    list[#list + 1] = {
-      word = unit .. ':' .. n .. '/' .. per .. plus .. burst, unit = unit, n = n + 0, per = per + 0,
-      burst = plus == '+' and burst + 0, most = (plus == '+' and burst or n) + 0, first = first,
-    }
+    return (set == '-' or length == #set + 1) and #list < 5 and list or nil
   end
-  return (set == '-' or length == #set + 1) and #list < 5 and list or nil
-end
 
-local function clear(r)                                 -- nothing counts for the rate
-  r.fullAt, r.lacks, r.spent, r.fades, r.charged = 0, '-', 0, 0, 0
-end
-
-local function isCosts(costs)
-  local length, number, units = 0, 0, {}
-  for unit, n in string.gmatch(costs .. ',', '([^:,]*):(%d+),') do
-    if not isUnit(unit) or units[unit] or n ~= '0' and not isAmount(n) then return false end
-    length, number, units[unit] = length + #unit + #n + 2, number + 1, true
+  function clear(r)                                     -- nothing counts for the rate
+    r.fullAt, r.lacks, r.spent, r.fades, r.charged = 0, '-', 0, 0, 0
   end
-  return length == #costs + 1 and number < 5
+
+  function isCosts(costs)
+    local length, number, units = 0, 0, {}
+    for unit, n in string.gmatch(costs .. ',', '([^:,]*):(%d+),') do
+      if not isUnit(unit) or units[unit] or n ~= '0' and not isAmount(n) then return false end
+      length, number, units[unit] = length + #unit + #n + 2, number + 1, true
+    end
+    return length == #costs + 1 and number < 5
+  end
 end
 
 -- ---- The door: what is asked is checked whole, before this tier reads or writes ----
@@ -316,6 +322,7 @@ for k = ARGV[4] and 3 or 2, ARGV[4] and offset or ARGV[2] and 2 or 0, 2 do
   if ARGV[4] then count = (match(ARGV[k + 1] or '', '^%d%d?%d?$') or refuse('count', ARGV[k + 1])) + 0 end
   local set, costs
   if sub(head, 1, 1) == 'B' then                        -- the rest is an A
+    equip()
     local at
     set, costs, at = match(head, '^B(%S+) (%S+) ()A')
     stored = stored or set and call('HGET', STATE, 'state')
@@ -355,6 +362,7 @@ for k = ARGV[4] and 3 or 2, ARGV[4] and offset or ARGV[2] and 2 or 0, 2 do
     if #n > 12 or n < '1' and n ~= '0' and n ~= '-1' then refuse('number', n .. ' in ' .. head) end
   end
   local settled = verb == 'S' and words[1] or verb == 'L' and words[2]
+  if settled or verb == 'Q' then equip() end
   if settled and settled ~= '0' and not isCosts(settled) then refuse('costs', head) end
   if verb == 'Q' then
     local unit, list = match(words[2], '^(.*):$'), ratesOf(words[3]) or refuse('rates', head)
@@ -386,6 +394,7 @@ for k = ARGV[4] and 3 or 2, ARGV[4] and offset or ARGV[2] and 2 or 0, 2 do
   if verb == 'A' then group.set, group.costs, group.ownerAndLabel = set, costs or '-', sub(head, words[9]) end
   declares, settles = declares or verb == 'Q', settles or settled
   if verb == 'A' and find(words[10], ';tenant=', 1, true) then
+    equip()
     local tenant, share = tenantOf(words[10])
     local _, letters = string.gsub(tenant, '[^\128-\191]', '') -- characters of UTF-8
     if tenant == '' or letters > 64 or #tenant > 256 or find(tenant, '%c') then refuse('tenant', words[10]) end
@@ -442,9 +451,10 @@ if not more then
   corrupt((version == 1 or version == 2) and 'of an older berth:' or 'state', stored)
 end
 local set, pinned, rates, counting = '-', false, nil, false -- pinned: the set is; counting: there is "!r"
-local epoch, clock, fresh, tenants, nextLine = 0, 0, 0, 0, 0 -- of the lines; and of that of waiters without a tenant:
-local common = { place = 0, count = 0, past = 0, low = '-inf', high = '(-4503599627370496' }
+local epoch, clock, fresh, tenants, nextLine = 0, 0, 0, 0, 0 -- of the lines
+local common                                            -- the line of those without a tenant; nil where nobody has one
 if more ~= BARE then
+  equip()
   local turns, bang
   turns, bang, set, more = match(more, '^ (%S+) (!?)(%S+)(.*)$')
   pinned = bang == '!'
@@ -452,7 +462,7 @@ if more ~= BARE then
     local first, ahead, begin, place, count, lines, number = match(turns or '', '^([1-9]%d*):(%d+):(%d+):(%d+):(%d+):([1-9]%d*):(%d+)$')
     if not first or #first > 16 or #ahead > 16 or #begin > 16 or #place > 16 or #count > 12 or #lines > 12 or #number > 6 then corrupt('state', stored) end
     epoch, clock, fresh, tenants, nextLine = first + 0, ahead + 0, begin + 0, lines + 0, number + 0
-    common.place, common.count = place + 0, count + 0
+    common = { place = place + 0, count = count + 0 }
   end
   rates = set and ratesOf(set) or corrupt('state', stored)
   local at = 1
@@ -492,7 +502,7 @@ do
     if not holdsUntil or holdsUntil - now > CENTURY then corrupt('state does not match ' .. ORDER .. ':', stored) end
     if holdsUntil > now then error('BERTHHALF ' .. format('%d', holdsUntil - now)) end
     used, holders, waiting, others, slots, free, soon, nearest, lapses, hadOrder = 0, 0, 0, 0, 0, 0, 0, '0', '0', false
-    epoch, tenants, common.count, counting = 0, 0, 0, false
+    epoch, tenants, common, counting = 0, 0, nil, false
     if paused == '2' then paused = '0' end
     if mustPass then call('ZREM', ORDER, '') end        -- for the order of writes see "write"
     if stored then call('HSET', STATE, 'state', stored) end
@@ -599,7 +609,8 @@ if lined or concernsLines then
   local WHOLE = 67108864                                -- 2^26: the step of who takes all that there is
   local NUMBERS = 131072                                -- 2^17, of lines
   local seen, passed = {}, 0                            -- lines, by their others; so many at the front of ORDER are in it
-  line = {}
+  line, common = {}, common or { place = 0, count = 0 }
+  common.past, common.low, common.high = 0, '-inf', format('(%d', TAGGED)
   -- A line has what its record says (number, began, pos, place, count), and
   --   new, placed, touched    there is no record; its place counts; it is to be written
   --   low, high, past         the scores of its waiters, and how many at its front have left in this call
@@ -1495,7 +1506,7 @@ for g = 1, #arrivals do
       local ahead, first, at = waiting, waiting == 0, format('%d', turn)
       rank('#' .. id, at)
       if start ~= '0' then                              -- it may stand before others
-        ahead = math.max(call('ZCOUNT', ORDER, own.low, '(' .. at) - gone, 0) -- or more, if who has left stood behind it
+        ahead = math.max(call('ZCOUNT', ORDER, own and own.low or '-inf', '(' .. at) - gone, 0) -- or more, if who has left stood behind it
         first = ahead == 0
       end
       local leads = line and line.leads(own, turn, id)
