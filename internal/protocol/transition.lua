@@ -373,8 +373,8 @@ for k = ARGV[4] and 3 or 2, ARGV[4] and offset or ARGV[2] and 2 or 0, 2 do
   end
   if arrivals[1] and verb ~= 'A' then refuse('behind an acquire:', head) end
   if ofIDs ~= (count > 0) or verb == 'M' and count % 2 > 0 then refuse('count ' .. count .. ' of', head) end
-  -- An id that may come to be stored is looked at whole. Any other only must not be the one field
-  -- that is no record: whatever else it is, nothing is known of it.
+  -- An id that may come to be stored is looked at whole. Any other must only not be the one field
+  -- that is no record, nor begin as the names of what is not a lease or waiter do: what else it is does not matter.
   local first, last = offset + named + 1, offset + named + count
   if last > #ARGV then refuse('number of ids', #ARGV - offset) end
   if verb == 'A' or verb == 'M' or verb == 'L' and words[1] == '1' then
@@ -387,7 +387,7 @@ for k = ARGV[4] and 3 or 2, ARGV[4] and offset or ARGV[2] and 2 or 0, 2 do
     end
   else
     for n = first, last do
-      if ARGV[n] == 'state' or sub(ARGV[n], 1, 1) == '!' then refuse('id', ARGV[n]) end
+      if ARGV[n] == 'state' or ARGV[n] >= '!' and ARGV[n] < '"' then refuse('id', ARGV[n]) end
     end
   end
   local group = { verb = verb, words = words, settled = settled, first = named + 1, last = named + count }
