@@ -255,6 +255,24 @@ func TestLongerWindowCountsWhatComesAfter(t *testing.T) {
 	})
 }
 
+// R5: a short window that the long one follows before it is over forgets nothing.
+func TestBriefWindowForgetsNothing(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p := e.Peer()
+		long, short := p.Sem(berth.NoLimit, berth.Rate(2, time.Minute)), p.Sem(berth.NoLimit, berth.Rate(2, time.Second))
+		began := time.Now()
+		e.Release(e.Hold(long), e.Hold(long))
+		for range 3 {
+			e.Pass(150 * time.Millisecond)
+			e.WantErr(e.Try(short), berth.ErrBusy)
+			e.Pass(150 * time.Millisecond)
+			e.WantErr(e.Try(long), berth.ErrBusy)
+		}
+		e.Release(e.Hold(long))
+		e.Within(began, time.Minute, time.Minute+2*time.Minute/100, "both have left the long window")
+	})
+}
+
 // A cost that no window has room for is refused at once; so is one that waits when the rate
 // becomes smaller.
 func TestCostAboveTheRateIsRefused(t *testing.T) {
