@@ -113,7 +113,7 @@ func TestCrashLeavesTheEstimate(t *testing.T) {
 func TestSettledCostsServeAfterAChangeOfTheWindow(t *testing.T) {
 	for what, per := range map[string]time.Duration{"shorter": 6 * time.Second, "longer": time.Hour} {
 		t.Run(what, func(t *testing.T) {
-			testenv.Each(t, func(e *testenv.Env) {
+			testenv.Embedded(t, func(e *testenv.Env) {
 				l := e.Hold(tokens(e.Peer(), 1000, time.Minute), costs(1000))
 				e.Pass(300 * time.Millisecond)
 				waits := e.Queue(tokens(e.Peer(), 1000, per), costs(600))

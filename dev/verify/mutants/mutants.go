@@ -148,8 +148,8 @@ var All = []Mutant{
 	{
 		Name: "rate-overtaken", What: "a head that is too costly for now is overtaken", Scenario: "clients", Caught: []string{"S4"},
 		Edits: []Edit{{
-			script, "      elseif taken > limit or wait > 0 then\n",
-			"      elseif wait > 0 then\n        status = 0\n      elseif taken > limit then\n",
+			script, "      elseif not fits then\n",
+			"      elseif wait > 0 then\n        status = 0\n      elseif not fits then\n",
 		}},
 	},
 
@@ -196,7 +196,19 @@ var All = []Mutant{
 	},
 	{
 		Name: "first-word", What: "what a holder says while the server is told something else is lost", Scenario: "clients", Caught: []string{"R4"},
-		Edits: []Edit{{answer, "case !settled || op.Costs == c.settle:", "default:"}},
+		Edits: []Edit{{answer, "case settled && op.Costs != c.settle.costs:", "case false:"}},
+	},
+	{
+		Name: "settled-too-late", What: "nobody learns that what was settled came after the lease's end", Test: "TestReleaseTellsOfALateSettlement",
+		Edits: []Edit{{answer, "case c.settle.costs != \"\" && c.ranOut(r, a):", "case false:"}},
+	},
+	{
+		Name: "settled-by-a-copy", What: "a late copy of a settlement has the last word", Test: "TestReleaseRepeatsWhatALateCopyMayOverrule",
+		Edits: []Edit{{answer, "case c.State == Held && a.Got < c.settle.until:", "case false:"}},
+	},
+	{
+		Name: "settled-for-another-window", What: "less is not free where the row of a rate was sorted", Test: "TestSettledCostsServeAfterAChangeOfTheWindow",
+		Edits: []Edit{{script, "if k >= n and sum >= is then", "if k == n and sum >= is then"}},
 	},
 	{
 		Name: "settled-after-end", What: "a lease that is over can be settled", Scenario: "clients", Caught: []string{"R4"},
@@ -387,7 +399,7 @@ func (m Mutant) Fails(root, dir string) (says string, fails bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
-	cmd := exec.Command("go", "test", "-count=1", "-run", "^"+m.Test+"$", "-overlay", overlay, "./tests/fault", "./tests/promise")
+	cmd := exec.Command("go", "test", "-count=1", "-run", "^"+m.Test+"$", "-overlay", overlay, "./internal/claim", "./tests/fault", "./tests/promise")
 	cmd.Dir = root
 	text, _ := cmd.CombinedOutput() // what does not compile has not failed
 	return string(text), strings.Contains(string(text), "--- FAIL: "+m.Test), nil
