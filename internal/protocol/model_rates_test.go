@@ -304,7 +304,7 @@ func (m *model) nearest(rate Rate) (from *meter) {
 }
 
 func (s *step) inherit(r, from *meter) {
-	if r.Burst > 0 && from.Burst > 0 && r.N == from.N && r.Per == from.Per && from.full-s.us <= r.time(r.Burst) {
+	if r.Burst > 0 && from.Burst > 0 && r.N == from.N && r.Per == from.Per && (r.Burst == from.Burst || from.full-s.us <= r.time(r.Burst)) {
 		r.full, r.lacked, r.since = from.full, from.lacked, from.since
 		return
 	}

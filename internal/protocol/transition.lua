@@ -1129,7 +1129,7 @@ if rates or declares or settles then
           r.grain, r.oldest, r.newest, r.sums = from.grain, from.oldest, from.newest, from.sums
           if r.grain > grainOf(r) or r.grain * 390 < r.per then sort(r) end
           roll(r)
-        elseif from and r.burst and from.n == r.n and from.per == r.per and from.fullAt - us <= refill(r, r.burst) then
+        elseif from and r.burst and from.n == r.n and from.per == r.per and (from.burst == r.burst or from.fullAt - us <= refill(r, r.burst)) then
           r.fullAt, r.lacks, r.since = from.fullAt, from.lacks, from.since
         elseif from then                                -- a bucket has no more than what it lacks
           local spent = from.burst and math.max(from.fullAt - us, 0) * from.n / (1e3 * from.per) or from.spent

@@ -58,3 +58,17 @@ func TestDeclarationsInTurnLetABucketFillUp(t *testing.T) {
 		e.Must(e.Try(b, costs(10)))
 	})
 }
+
+// R4: what a lease has cost more than the bucket holds counts whole, also when another rate is changed meanwhile.
+func TestSurplusOfABucketOutlastsAChangeOfAnotherRate(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		a := bucket(e.Peer(), berth.Rate(1000, time.Second))
+		b := bucket(e.Peer(), berth.Rate(2000, time.Second))
+		l := e.Hold(a, costs(10))
+		settled := time.Now()
+		e.Must(l.Settle(20, "tokens"))
+		e.Release(l)
+		e.Release(e.Hold(b, costs(10)))
+		e.Within(settled, 2*time.Second, 2010*time.Millisecond, "granted")
+	})
+}
