@@ -225,6 +225,10 @@ var All = []Mutant{
 		Edits: []Edit{{script, "return l, l.number * STRETCH + l.pos - math.min", "return l, l.number * STRETCH + 3 * AMID - l.pos - math.min"}},
 	},
 	{
+		Name: "untenanted-last", What: "those without a tenant are served when nobody else waits", Scenario: "clients", Caught: []string{"T3"},
+		Edits: []Edit{{script, "local least = common.count > 0 and common or nil", "local least = common.count == waiting and common or nil"}},
+	},
+	{
 		Name: "charged-in-vain", What: "a request that leaves without a grant moves the line of its tenant on", Scenario: "clients", Caught: []string{"T3"},
 		Edits: []Edit{
 			{script, "if epoch > 0 then line.leave(", "if epoch > 0 then line.vain("},
