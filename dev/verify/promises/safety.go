@@ -131,9 +131,9 @@ func (v *Verdict) order(name string, ops []*Op, run *Run) {
 }
 
 // unqueued reports whether the server may have forgotten o's place in line, so that o
-// had to queue again.
+// had to queue again. It may have done so before the answer came that tells of the place.
 func (r *Run) unqueued(o *Op) bool {
-	return r.struck(o.Queued, o.Returned, func(f history.Event) bool { return (f.Breaks || f.Queues) && touches(f, o) })
+	return r.struck(o.Invoked, o.Returned, func(f history.Event) bool { return (f.Breaks || f.Queues) && touches(f, o) })
 }
 
 // told checks S6 where the server surely forgot leases. No renewal brings one back,

@@ -51,3 +51,19 @@ func TestWhoAskedLaterDidNotOvertake(t *testing.T) {
 		}
 	}
 }
+
+// TestPlaceMayBeForgottenBeforeItIsTold: the answer that tells of it may be late.
+func TestPlaceMayBeForgottenBeforeItIsTold(t *testing.T) {
+	for _, c := range []struct {
+		forgotten history.Time
+		overtaken bool
+	}{{5, true}, {20, false}, {35, false}, {70, true}} {
+		d := &diary{}
+		d.fault(c.forgotten, c.forgotten+1, history.Event{Breaks: true})
+		d.release(d.lease("s", 32, 0, 40, 41, 300, 0), "s", 45, 46)
+		d.lease("s", 10, 30, 60, 61, 300, 0)
+		if v := d.verdict(stormEnd); slices.Contains(v.Promises(), "S4") != c.overtaken {
+			t.Errorf("forgotten at %d: %v", c.forgotten, v.Violations)
+		}
+	}
+}
