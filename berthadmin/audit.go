@@ -34,6 +34,8 @@ type Audited struct {
 	Who   string    `json:"who"`
 	Why   string    `json:"why"`
 	Error string    `json:"error"` // the change may not have happened, for this reason; else ""
+
+	unit string // of the rates that What tells
 }
 
 // Because returns an Inspector that does the same and also records its changes on the
@@ -50,22 +52,10 @@ func (in *Inspector) Because(who, why string) *Inspector {
 	return other
 }
 
-// audited calls do, which makes a change, and records it.
-func (in *Inspector) audited(ctx context.Context, verb, name, what string, do func() error) error {
-	return in.record(ctx, verb, name, what, func() (from string, same bool, err error) {
-		if in != nil && in.because {
-			from, same = in.before(ctx, verb, name, what)
-		}
-		return from, same, do()
-	})
-}
-
-// record calls do, which makes a change and returns what there was before, and whether that was the
-// same; and records it.
-func (in *Inspector) record(ctx context.Context, verb, name, what string, do func() (from string, same bool, err error)) error {
+// audited calls do, which makes the change that e tells of, and records it with what there was before.
+func (in *Inspector) audited(ctx context.Context, e Audited, do func() error) error {
 	if in == nil || !in.because {
-		_, _, err := do()
-		return err
+		return do()
 	}
 	if in.who == "" {
 		return &berth.InvalidError{What: "who", Reason: "it is empty"}
@@ -73,7 +63,8 @@ func (in *Inspector) record(ctx context.Context, verb, name, what string, do fun
 	if err := cmp.Or(invalid("who", rules.Text(in.who, maxWho)), invalid("reason", rules.Text(in.why, maxWhy))); err != nil {
 		return err
 	}
-	from, same, err := do()
+	from, same := in.before(ctx, &e)
+	err := do()
 	if err == nil && same {
 		return nil
 	}
@@ -82,7 +73,7 @@ func (in *Inspector) record(ctx context.Context, verb, name, what string, do fun
 			return err
 		}
 	}
-	values := []any{"verb", verb, "name", name, "what", what, "from", from, "who", in.who, "why", in.why}
+	values := []any{"verb", e.Verb, "name", e.Name, "what", e.What, "from", from, "who", in.who, "why", in.why}
 	if err != nil {
 		values = append(values, "error", err.Error())
 	}
@@ -91,7 +82,7 @@ func (in *Inspector) record(ctx context.Context, verb, name, what string, do fun
 		return in.rdb.XAdd(ctx, &redis.XAddArgs{Stream: in.auditKey(), MaxLen: auditLength, Approx: true, Values: values}).Result()
 	})
 	if lost != nil {
-		in.log.Warn("berth: this was not recorded in the audit", "verb", verb, "semaphore", name, "error", lost)
+		in.log.Warn("berth: this was not recorded in the audit", "verb", e.Verb, "semaphore", e.Name, "error", lost)
 	}
 	return err
 }
@@ -104,26 +95,32 @@ func limitText(n int) string {
 	return strconv.Itoa(n)
 }
 
-// before returns the limit that a verb is about to change, "" if it changes none or
-// there is none yet, and whether the semaphore is already as the verb would leave it.
-func (in *Inspector) before(ctx context.Context, verb, name, what string) (from string, same bool) {
-	if rules.Name(name, berth.MaxName) != "" {
+// before returns the limit or the rates that a change is about to replace, "" if it replaces none or
+// there is none yet, and whether the semaphore is already as the change would leave it.
+func (in *Inspector) before(ctx context.Context, e *Audited) (from string, same bool) {
+	if rules.Name(e.Name, berth.MaxName) != "" {
 		return "", false
 	}
-	for st, err := range in.Sample(ctx, []string{name}, SampleOptions{}) {
+	for st, err := range in.Sample(ctx, []string{e.Name}, SampleOptions{}) {
 		if err != nil {
 			break
 		}
-		limit, declared := strconv.Itoa(st.Limit), strconv.Itoa(st.Declared)
-		switch verb {
+		limit, declared, rates := strconv.Itoa(st.Limit), strconv.Itoa(st.Declared), text(e.unit, st.Rates)
+		switch e.Verb {
 		case "resize":
-			return limitText(st.Declared), declared == what
+			return limitText(st.Declared), declared == e.What
+		case "resize --rate":
+			return rates, rates == e.What
 		case "pin":
-			return limitText(st.Limit), st.Pinned && limit == what
+			return limitText(st.Limit), st.Pinned && limit == e.What
+		case "pin --rate":
+			return rates, st.RatesPinned && rates == e.What
 		case "unpin":
 			return limitText(st.Limit), !st.Pinned
+		case "unpin --rate":
+			return "", !st.RatesPinned
 		case "pause":
-			d, _ := time.ParseDuration(what) // 0: without end
+			d, _ := time.ParseDuration(e.What) // 0: without end
 			return "", st.Paused && (st.PausedFor == 0 || d > 0 && st.PausedFor >= d)
 		case "resume":
 			return "", !st.Paused

@@ -280,7 +280,7 @@ func (in *Inspector) Resize(ctx context.Context, name string, limit int) error {
 	if err := invalid("limit", rules.Limit(limit, 1, berth.MaxLimit)); err != nil {
 		return err
 	}
-	return in.audited(ctx, "resize", name, strconv.Itoa(limit), func() error {
+	return in.audited(ctx, Audited{Verb: "resize", Name: name, What: strconv.Itoa(limit)}, func() error {
 		return in.change(ctx, name, protocol.Op{Verb: protocol.Resize, N: limit})
 	})
 }
@@ -291,7 +291,7 @@ func (in *Inspector) Pin(ctx context.Context, name string, limit int) error {
 	if err := invalid("limit", rules.Limit(limit, 0, berth.MaxLimit)); err != nil {
 		return err
 	}
-	return in.audited(ctx, "pin", name, strconv.Itoa(limit), func() error {
+	return in.audited(ctx, Audited{Verb: "pin", Name: name, What: strconv.Itoa(limit)}, func() error {
 		return in.apply(ctx, name, protocol.Op{Verb: protocol.Pin, N: limit})
 	})
 }
@@ -300,7 +300,7 @@ func (in *Inspector) Pin(ctx context.Context, name string, limit int) error {
 // fit are granted at once. The error is ErrNotFound when the semaphore is idle, and
 // neither pinned nor paused.
 func (in *Inspector) Unpin(ctx context.Context, name string) error {
-	return in.audited(ctx, "unpin", name, "", func() error {
+	return in.audited(ctx, Audited{Verb: "unpin", Name: name}, func() error {
 		return in.change(ctx, name, protocol.Op{Verb: protocol.Pin, N: -1})
 	})
 }
@@ -308,7 +308,7 @@ func (in *Inspector) Unpin(ctx context.Context, name string) error {
 // Pause stops all grants until Resume. An idle semaphore can be paused, too. Holders
 // keep their leases, and waiters their places.
 func (in *Inspector) Pause(ctx context.Context, name string) error {
-	return in.audited(ctx, "pause", name, "", func() error {
+	return in.audited(ctx, Audited{Verb: "pause", Name: name}, func() error {
 		return in.apply(ctx, name, protocol.Op{Verb: protocol.Pause, Flag: true})
 	})
 }
@@ -319,7 +319,7 @@ func (in *Inspector) PauseFor(ctx context.Context, name string, d time.Duration)
 	if d < berth.MinTTL || d > berth.MaxTTL {
 		return &berth.InvalidError{What: "pause", Reason: fmt.Sprintf("%v is outside %v to %v", d, berth.MinTTL, berth.MaxTTL)}
 	}
-	return in.audited(ctx, "pause", name, d.String(), func() error {
+	return in.audited(ctx, Audited{Verb: "pause", Name: name, What: d.String()}, func() error {
 		return in.apply(ctx, name, protocol.Op{Verb: protocol.Cool, TTL: d, Who: cmp.Or(in.who, "an operator")})
 	})
 }
@@ -327,7 +327,7 @@ func (in *Inspector) PauseFor(ctx context.Context, name string, d time.Duration)
 // Resume ends a pause: waiters that fit are granted at once. The error is ErrNotFound
 // when the semaphore is idle, and neither pinned nor paused.
 func (in *Inspector) Resume(ctx context.Context, name string) error {
-	return in.audited(ctx, "resume", name, "", func() error {
+	return in.audited(ctx, Audited{Verb: "resume", Name: name}, func() error {
 		return in.change(ctx, name, protocol.Op{Verb: protocol.Pause})
 	})
 }
@@ -337,14 +337,14 @@ func (in *Inspector) Resume(ctx context.Context, name string) error {
 // when it is released or expires. The error is ErrNotFound when there is no lease or
 // waiter with this id.
 func (in *Inspector) Evict(ctx context.Context, name, id string) error {
-	return in.audited(ctx, "evict", name, id, func() error { return in.evict(ctx, name, id, false) })
+	return in.audited(ctx, Audited{Verb: "evict", Name: name, What: id}, func() error { return in.evict(ctx, name, id, false) })
 }
 
 // ForceEvict is like Evict, but a holder's permits are free at once, although the
 // holder may not have been told yet: until the message arrives, or, if it is lost,
 // until the next renewal, the limit can be exceeded.
 func (in *Inspector) ForceEvict(ctx context.Context, name, id string) error {
-	return in.audited(ctx, "evict --force", name, id, func() error { return in.evict(ctx, name, id, true) })
+	return in.audited(ctx, Audited{Verb: "evict --force", Name: name, What: id}, func() error { return in.evict(ctx, name, id, true) })
 }
 
 func (in *Inspector) evict(ctx context.Context, name, id string, force bool) error {
@@ -367,7 +367,7 @@ func (in *Inspector) evict(ctx context.Context, name, id string, force bool) err
 // leaves alone what a newer berth wrote, whose permits are in use: the error is a
 // *berth.CorruptError with Newer set. It is ErrNotFound when there are no keys.
 func (in *Inspector) Purge(ctx context.Context, name string) error {
-	return in.audited(ctx, "purge", name, "", func() error { return in.purge(ctx, name) })
+	return in.audited(ctx, Audited{Verb: "purge", Name: name}, func() error { return in.purge(ctx, name) })
 }
 
 func (in *Inspector) purge(ctx context.Context, name string) error {

@@ -49,19 +49,20 @@ func (in *Inspector) SetRates(ctx context.Context, name, unit string, set ...Rat
 	if err != nil {
 		return nil, nil, err
 	}
-	err = in.record(ctx, "resize --rate", name, text(unit, op.Rates), func() (from string, same bool, err error) {
+	what := text(unit, declared(op.Rates))
+	err = in.audited(ctx, Audited{Verb: "resize --rate", Name: name, What: what, unit: unit}, func() error {
 		if _, err := in.snapshot(ctx, name, false); err != nil {
-			return "", false, err
+			return err
 		}
 		reply, err := in.applied(ctx, name, op)
 		if err != nil {
-			return "", false, err
+			return err
 		}
 		before, after = beforeAndAfter(unit, &reply)
-		if reply.RatesPinned && text(unit, reply.Rates) != text(unit, op.Rates) {
-			return "", false, fmt.Errorf("%w: those of %q stay as they are; use \"berth pin --rate\" or \"berth unpin --rate\"", ErrPinned, name)
+		if reply.RatesPinned && text(unit, after) != what {
+			return fmt.Errorf("%w: those of %q stay as they are; use \"berth pin --rate\" or \"berth unpin --rate\"", ErrPinned, name)
 		}
-		return text(unit, reply.WasRates), text(unit, reply.WasRates) == text(unit, reply.Rates), nil
+		return nil
 	})
 	return before, after, tooMany(err)
 }
@@ -75,14 +76,14 @@ func (in *Inspector) PinRates(ctx context.Context, name, unit string, set ...Rat
 		return nil, nil, err
 	}
 	op.Flag = true
-	err = in.record(ctx, "pin --rate", name, text(unit, op.Rates), func() (from string, same bool, err error) {
-		pinned := in.ratesPinned(ctx, name)
+	e := Audited{Verb: "pin --rate", Name: name, What: text(unit, declared(op.Rates)), unit: unit}
+	err = in.audited(ctx, e, func() error {
 		reply, err := in.applied(ctx, name, op)
 		if err != nil {
-			return "", false, err
+			return err
 		}
 		before, after = beforeAndAfter(unit, &reply)
-		return text(unit, reply.WasRates), pinned && text(unit, reply.WasRates) == text(unit, reply.Rates), nil
+		return nil
 	})
 	return before, after, tooMany(err)
 }
@@ -90,24 +91,14 @@ func (in *Inspector) PinRates(ctx context.Context, name, unit string, set ...Rat
 // UnpinRates ends what PinRates began. The rates stay until the next acquire that declares others. The
 // error is ErrNotFound when the semaphore is idle, and neither pinned nor paused.
 func (in *Inspector) UnpinRates(ctx context.Context, name string) error {
-	return in.record(ctx, "unpin --rate", name, "", func() (from string, same bool, err error) {
-		pinned := in.ratesPinned(ctx, name)
-		return "", !pinned, in.change(ctx, name, protocol.Op{Verb: protocol.UnpinRates})
+	return in.audited(ctx, Audited{Verb: "unpin --rate", Name: name}, func() error {
+		return in.change(ctx, name, protocol.Op{Verb: protocol.UnpinRates})
 	})
-}
-
-// ratesPinned reports whether rates are pinned, as far as that can be read.
-func (in *Inspector) ratesPinned(ctx context.Context, name string) bool {
-	s, err := in.snapshot(ctx, name, false)
-	return err == nil && s.RatesPinned
 }
 
 // beforeAndAfter returns the rates of a unit before and after a call.
 func beforeAndAfter(unit string, reply *protocol.Reply) (before, after []Rate) {
-	for _, r := range reply.WasRates.All() {
-		before = append(before, rates([]protocol.Budget{{Rate: r}})...)
-	}
-	return ofUnit(unit, before), ofUnit(unit, rates(reply.Budgets(reply.Now)))
+	return ofUnit(unit, declared(reply.WasRates)), ofUnit(unit, rates(reply.Budgets(reply.Now)))
 }
 
 // tooMany explains why the script refused a set of rates: all else was checked before.
@@ -144,11 +135,11 @@ func ofUnit(unit string, all []Rate) []Rate {
 }
 
 // text tells the rates of a unit, as the audit has them.
-func text(unit string, all protocol.Rates) string {
+func text(unit string, all []Rate) string {
 	var found []string
-	for _, r := range all.All() {
+	for _, r := range all {
 		if r.Unit == unit {
-			found = append(found, r.String())
+			found = append(found, r.Declaration())
 		}
 	}
 	if found == nil {
@@ -166,6 +157,14 @@ func CheckRate(r Rate) error {
 	}
 	_, err := setRates(r.Unit, set)
 	return err
+}
+
+// declared are rates of which it is not known what is spent.
+func declared(set protocol.Rates) (all []Rate) {
+	for _, r := range set.All() {
+		all = append(all, Rate{Unit: r.Unit, N: r.N, Per: r.Per, Burst: r.Burst})
+	}
+	return all
 }
 
 // rates are those in force, and what is spent of them.

@@ -87,6 +87,33 @@ func TestAuditLeavesOutWhatChangedNothing(t *testing.T) {
 	})
 }
 
+// TestAuditLeavesOutRatesThatStay, declared or pinned, and a pin of those in force is a change.
+func TestAuditLeavesOutRatesThatStay(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		e.Hold(e.Peer().Sem(1, berth.Rate(60, time.Hour)))
+		in := e.Inspector.Because("ann", "")
+		rate := berthadmin.Rate{N: 90, Per: time.Hour}
+		for range 2 {
+			_, _, err := in.SetRates(e.Ctx, testenv.Name, "", rate)
+			e.Must(err)
+			e.Must(in.UnpinRates(e.Ctx, testenv.Name))
+		}
+		for range 2 {
+			_, _, err := in.PinRates(e.Ctx, testenv.Name, "", rate)
+			e.Must(err)
+		}
+		e.Must(in.UnpinRates(e.Ctx, testenv.Name))
+		var told []string
+		for _, a := range audit(e) {
+			told = append(told, a.Verb+" "+a.From+" -> "+a.What)
+		}
+		want := "unpin --rate  -> ;pin --rate 90 in 1h0m0s -> 90 in 1h0m0s;resize --rate 60 in 1h0m0s -> 90 in 1h0m0s"
+		if got := strings.Join(told, ";"); got != want {
+			e.Errorf("audited %s, want %s", got, want)
+		}
+	})
+}
+
 // TestAuditKeepsALongerPause: it replaces one that ends sooner, and a shorter one changes nothing.
 func TestAuditKeepsALongerPause(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
