@@ -29,13 +29,12 @@ type Audited struct {
 	At    time.Time `json:"at"`   // by the server's clock
 	Verb  string    `json:"verb"` // resize, pin, unpin, these three also with " --rate", pause, resume, evict, "evict --force" or purge
 	Name  string    `json:"name"` // of the semaphore
+	Unit  string    `json:"unit"` // of resize and pin with rates, their unit, which may be ""; else ""
 	What  string    `json:"what"` // the limit, the rates of a unit, the length of a pause, or the id of the lease or request; else ""
 	From  string    `json:"from"` // of resize, pin and unpin, the limit before, as far as it could be read, or the rates; else ""
 	Who   string    `json:"who"`
 	Why   string    `json:"why"`
 	Error string    `json:"error"` // the change may not have happened, for this reason; else ""
-
-	unit string // of the rates that What tells
 }
 
 // Because returns an Inspector that does the same and also records its changes on the
@@ -73,7 +72,7 @@ func (in *Inspector) audited(ctx context.Context, e Audited, do func() error) er
 			return err
 		}
 	}
-	values := []any{"verb", e.Verb, "name", e.Name, "what", e.What, "from", from, "who", in.who, "why", in.why}
+	values := []any{"verb", e.Verb, "name", e.Name, "unit", e.Unit, "what", e.What, "from", from, "who", in.who, "why", in.why}
 	if err != nil {
 		values = append(values, "error", err.Error())
 	}
@@ -105,7 +104,7 @@ func (in *Inspector) before(ctx context.Context, e *Audited) (from string, same 
 		if err != nil {
 			break
 		}
-		limit, declared, rates := strconv.Itoa(st.Limit), strconv.Itoa(st.Declared), text(e.unit, st.Rates)
+		limit, declared, rates := strconv.Itoa(st.Limit), strconv.Itoa(st.Declared), text(e.Unit, st.Rates)
 		switch e.Verb {
 		case "resize":
 			return limitText(st.Declared), declared == e.What
@@ -169,7 +168,7 @@ func entry(m redis.XMessage) Audited {
 	at, _, _ := strings.Cut(m.ID, "-")
 	ms, _ := strconv.ParseInt(at, 10, 64)
 	return Audited{
-		At: time.UnixMilli(ms), Verb: text("verb"), Name: text("name"), What: text("what"), From: text("from"),
+		At: time.UnixMilli(ms), Verb: text("verb"), Name: text("name"), Unit: text("unit"), What: text("what"), From: text("from"),
 		Who: text("who"), Why: text("why"), Error: text("error"),
 	}
 }

@@ -50,7 +50,7 @@ func (in *Inspector) SetRates(ctx context.Context, name, unit string, set ...Rat
 		return nil, nil, err
 	}
 	what := text(unit, declared(op.Rates))
-	err = in.audited(ctx, Audited{Verb: "resize --rate", Name: name, What: what, unit: unit}, func() error {
+	err = in.audited(ctx, Audited{Verb: "resize --rate", Name: name, Unit: unit, What: what}, func() error {
 		if _, err := in.snapshot(ctx, name, false); err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (in *Inspector) PinRates(ctx context.Context, name, unit string, set ...Rat
 		return nil, nil, err
 	}
 	op.Flag = true
-	e := Audited{Verb: "pin --rate", Name: name, What: text(unit, declared(op.Rates)), unit: unit}
+	e := Audited{Verb: "pin --rate", Name: name, Unit: unit, What: text(unit, declared(op.Rates))}
 	err = in.audited(ctx, e, func() error {
 		reply, err := in.applied(ctx, name, op)
 		if err != nil {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +18,11 @@ import (
 type Reasons map[string]settings
 
 // settings are the last entries about a semaphore's pause, pins, declared limit and rates.
-type settings struct{ pause, pin, ratesPin, limit, rates *berthadmin.Audited }
+type settings struct {
+	pause, pin, ratesPin, limit *berthadmin.Audited
+	rates                       map[string]*berthadmin.Audited // by unit: one command can change several
+	purged                      bool                           // nothing older counts
+}
 
 // ReasonsIn collects the reasons from an audit, as Inspector.Audit yields it. It stops at an
 // error, for example when the user may not read the audit.
@@ -27,6 +33,9 @@ func ReasonsIn(audit iter.Seq2[berthadmin.Audited, error]) Reasons {
 			break
 		}
 		s := all[e.Name] // the latest come first
+		if s.purged {
+			continue
+		}
 		switch e.Verb {
 		case "pause", "resume":
 			s.pause = cmp.Or(s.pause, &e)
@@ -37,9 +46,12 @@ func ReasonsIn(audit iter.Seq2[berthadmin.Audited, error]) Reasons {
 		case "resize":
 			s.limit = cmp.Or(s.limit, &e)
 		case resizedRate:
-			s.rates = cmp.Or(s.rates, &e)
-		case "purge": // nothing older counts
-			s = settings{cmp.Or(s.pause, &e), cmp.Or(s.pin, &e), cmp.Or(s.ratesPin, &e), cmp.Or(s.limit, &e), cmp.Or(s.rates, &e)}
+			if s.rates == nil {
+				s.rates = map[string]*berthadmin.Audited{}
+			}
+			s.rates[e.Unit] = cmp.Or(s.rates[e.Unit], &e)
+		case "purge":
+			s.purged = true
 		}
 		all[e.Name] = s
 	}
@@ -79,25 +91,16 @@ func (r Reasons) RatesPin(name string) string {
 const resizedRate = "resize --rate"
 
 // Resized says who last declared a limit by hand, which one, when and why, as in "limit 5 → 10 by
-// ann@ops-1 14:02", and then the same of rates. Programs may have declared others since.
+// ann@ops-1 14:02", and then the same of the rates of each unit. Programs may have declared others since.
 func (r Reasons) Resized(name string) []string { return r[name].changes(change{}, change{}) }
 
 // changes tells how limit and rates changed last, if samples have seen these changes.
-func (s settings) changes(limit, rates change) (all []string) {
-	for _, text := range []string{limit.told("limit", "resize", s.limit), rates.told("rate", resizedRate, s.rates)} {
-		if text != "" {
-			all = append(all, text)
-		}
+func (s settings) changes(limit, rates change) []string {
+	byUnit := make([]*berthadmin.Audited, 0, len(s.rates))
+	for _, unit := range slices.Sorted(maps.Keys(s.rates)) {
+		byUnit = append(byUnit, s.rates[unit])
 	}
-	return all
-}
-
-// byHand tells of a change that the audit has; "": it has none.
-func byHand(what, verb string, e *berthadmin.Audited) string {
-	if e == nil || e.Verb != verb {
-		return ""
-	}
-	return sentence(what+" "+cmp.Or(e.From, "none")+" → "+e.What, verb, e)
+	return append(limit.told("limit", "resize", s.limit), rates.told("rate", resizedRate, byUnit...)...)
 }
 
 // declaration is what was declared last, when a sample was made.
@@ -141,14 +144,20 @@ func ratesIn(all []berthadmin.Rate) string {
 // agree is how far an entry of the audit and the sample that shows its effect may be apart.
 const agree = 15 * time.Second
 
-// told tells of a change, by an operator if e is its entry in the audit, or else by a program: by which
-// one, nothing keeps. Nothing, if there was none that the samples or the audit have.
-func (c change) told(what, verb string, e *berthadmin.Audited) string {
-	text := byHand(what, verb, e)
-	if c.at.IsZero() || text != "" && c.at.Sub(e.At).Abs() < agree {
-		return text
+// told tells of a change: by operators if one of the entries in the audit is about it, or else by a
+// program: by which one, nothing keeps. Nothing, if there was none that the samples or the audit have.
+func (c change) told(what, verb string, entries ...*berthadmin.Audited) (all []string) {
+	byProgram := !c.at.IsZero()
+	for _, e := range entries {
+		if e != nil {
+			all = append(all, sentence(what+" "+cmp.Or(e.From, "none")+" → "+e.What, verb, e))
+			byProgram = byProgram && c.at.Sub(e.At).Abs() >= agree
+		}
 	}
-	return c.text + " by a program " + Clock(c.at, time.Now())
+	if byProgram {
+		return []string{c.text + " by a program " + Clock(c.at, time.Now())}
+	}
+	return all
 }
 
 // changed tells how limit and rates of a semaphore changed last.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -267,6 +268,29 @@ func TestChangeOfALimitIsTold(t *testing.T) {
 			e.Error(err)
 		}
 		want("rates pinned by ann " + time.Now().Local().Format("15:04") + "; " + limit + rate)
+	})
+}
+
+// TestEachUnitOfOneCommandIsTold, and what was before a purge is not.
+func TestEachUnitOfOneCommandIsTold(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		e.Hold(e.Peer().Named("a", 5, berth.Rate(60, time.Minute), berth.Rate(1000, time.Hour).Of("tokens")))
+		s := run(e, e.Inspector.Inspector, Options{})
+		lookAt(e, s, "a", 15*time.Second)
+		ann := e.Inspector.Because("ann", "less")
+		e.Must(Action{Verb: "resize", Name: "a", Rates: "tokens=900/1h 50/1m"}.Do(e.Ctx, ann.Inspector))
+		by := " by ann " + Clock(time.Now(), time.Now()) + ": less"
+		want := []string{"rate 60 in 1m0s → 50 in 1m0s" + by, "rate 1000 tokens in 1h0m0s → 900 tokens in 1h0m0s" + by}
+		if _, d := lookAt(e, s, "a", 15*time.Second); !slices.Equal(d.Why, want) {
+			e.Errorf("in detail: %q, want %q", d.Why, want)
+		}
+		if got := ReasonsIn(e.Inspector.Audit(e.Ctx)).Resized("a"); !slices.Equal(got, want) {
+			e.Errorf("by the audit alone: %q, want %q", got, want)
+		}
+		e.Must(ann.Purge(e.Ctx, "a"))
+		if got := ReasonsIn(e.Inspector.Audit(e.Ctx)).Resized("a"); len(got) > 0 {
+			e.Errorf("after a purge: %q", got)
+		}
 	})
 }
 
