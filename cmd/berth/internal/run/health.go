@@ -104,8 +104,10 @@ func (h *Health) Foreign() <-chan error {
 	return h.foreign
 }
 
-// OnRefusal calls tell with why, once, when Redis has refused all requests for so long: a failover can
-// be about to end. Those count that are refused from now on, until stop is called.
+// OnRefusal calls tell with why, once: long after the first call from now on that is answered with a
+// refusal of all requests, unless stop is called before. That others are served meanwhile does not
+// prevent it: in a Cluster another server may have served them, and a replica serves what only reads.
+// Who is served calls stop.
 func (h *Health) OnRefusal(long time.Duration, tell func(why error)) (stop func()) {
 	l := &listener{long: long, tell: tell}
 	h.lock()
@@ -121,15 +123,16 @@ func (h *Health) OnRefusal(long time.Duration, tell func(why error)) (stop func(
 	}
 }
 
-// Refusals delivers why, once Redis has refused all requests for so long, until ctx ends.
+// Refusals delivers why, as OnRefusal tells it, until ctx ends.
 func (h *Health) Refusals(ctx context.Context, long time.Duration) <-chan error {
 	lasting := make(chan error, 1)
 	context.AfterFunc(ctx, h.OnRefusal(long, func(why error) { lasting <- why }))
 	return lasting
 }
 
-// UnlessRefused calls f, and ends its context when Redis has refused all requests for a moment, unless
-// f calls served before: the library would go on asking for seconds. Then it returns why. It is a
+// UnlessRefused calls f, and ends its context a moment after Redis has refused all requests, unless f
+// calls served before: the library would go on asking for seconds. If f then returns the end of its
+// context, UnlessRefused returns why, which is berth.ErrRefused, and otherwise what f returns. It is a
 // moment also because a Cluster has other names on other servers, which may serve them.
 func (h *Health) UnlessRefused(ctx context.Context, f func(ctx context.Context, served func()) error) error {
 	ctx, end := context.WithCancelCause(ctx)
@@ -137,10 +140,10 @@ func (h *Health) UnlessRefused(ctx context.Context, f func(ctx context.Context, 
 	served := h.OnRefusal(firstWord, func(why error) { end(fmt.Errorf("%w: %w", berth.ErrRefused, why)) })
 	defer served()
 	err := f(ctx, served)
-	if why := context.Cause(ctx); err != nil && errors.Is(why, berth.ErrRefused) {
+	if why := context.Cause(ctx); errors.Is(err, context.Canceled) && errors.Is(why, berth.ErrRefused) {
 		return why
 	}
-	return err
+	return err // an answer that came just then is the answer
 }
 
 // Answered reports whether Redis has ever answered.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 )
 
@@ -110,6 +111,27 @@ func TestRefusalEndsWhatAsksAgain(t *testing.T) {
 			})
 			if took := time.Since(start); took != min(after, firstWord) || (err == nil) != (after < firstWord) || err != nil && exit.Of(err) != exit.Unavailable {
 				t.Errorf("%s: %v after %v", name, err, took)
+			}
+		})
+	}
+}
+
+// TestAnswerAtTheEndIsTheAnswer: what f has learned just as the refusal ends its context is not hidden.
+func TestAnswerAtTheEndIsTheAnswer(t *testing.T) {
+	lost := &berth.LostError{}
+	for want, answer := range map[error]func(ctx context.Context) error{
+		lost:             func(context.Context) error { return lost },
+		berth.ErrRefused: func(ctx context.Context) error { return &berth.WaitError{Err: ctx.Err()} },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := &Health{}
+			err := h.UnlessRefused(t.Context(), func(ctx context.Context, _ func()) error {
+				h.begin()(errReply("READONLY You can't write against a read only replica."), false)
+				<-ctx.Done()
+				return answer(ctx)
+			})
+			if !errors.Is(err, want) || errors.Is(err, context.Canceled) {
+				t.Errorf("%v, want %v", err, want)
 			}
 		})
 	}
