@@ -225,7 +225,7 @@ type line struct {
 	heard   time.Time    // when it came
 	why     string       // who paused or pinned it, and why; "" if that is not known
 	told    bool         // the outage was written to a log
-	refusal error        // why Redis refuses, or did
+	refusal error        // why Redis refuses the request; nil: it does not, or no longer
 }
 
 // tellAfter is how long an outage lasts before it is written to a log.
@@ -265,6 +265,14 @@ func (l *line) refused(why error) {
 	if !l.cfg.Quiet {
 		l.cfg.Notices.Printf("redis refuses, for now: %v; still waiting", why)
 	}
+}
+
+// served tells that a refusal which was told is over: the request is in the queue.
+func (l *line) served() {
+	if l.refusal != nil && !l.cfg.Quiet {
+		l.cfg.Notices.Printf("redis no longer refuses; still waiting")
+	}
+	l.refusal = nil
 }
 
 // text returns why there is no permit yet. It is empty until Redis has answered.

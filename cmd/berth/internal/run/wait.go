@@ -86,6 +86,7 @@ func Wait(cfg Config) (*berth.Lease, error) {
 				whys = cfg.operator(asking, place)
 			}
 			refused = nil // who stands in the queue outlasts it
+			line.served()
 			cfg.Notices.release(true)
 			line.draw()
 		case line.why = <-whys:
@@ -185,7 +186,7 @@ func (cfg Config) outcome(a acquired, line *line) (*berth.Lease, error) {
 		if isFailure && errors.Is(err, berth.ErrRefused) { // to the last, and it never was in the queue
 			return nil, cfg.refusedBy(failure)
 		}
-		if line.place == nil && line.refusal != nil { // the library is late to return
+		if line.refusal != nil { // the library is late to return
 			return nil, cfg.refusedBy(line.refusal)
 		}
 		return nil, cfg.refused(timedOut(cfg, line))

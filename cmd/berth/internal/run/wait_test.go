@@ -333,6 +333,36 @@ func TestRefusalIsToldToWhoWaits(t *testing.T) {
 	}
 }
 
+// TestRefusalThatIsOverIsNotTheReason of a wait that ends later, and that it is over is told.
+func TestRefusalThatIsOverIsNotTheReason(t *testing.T) {
+	const said = "OOM command not allowed when used memory > 'maxmemory'."
+	for _, quiet := range []bool{true, false} {
+		log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		cfg := Config{Wait: 10 * time.Second, Quiet: quiet, Notices: NewNotices(log), Ping: func(context.Context) error { return nil }}
+		_, err = waited(t, cfg, func(h *Health) acquire {
+			return func(ctx context.Context, queued func(berth.Place)) (*berth.Lease, error) {
+				h.begin()(errReply(said), false)
+				<-time.After(time.Second)
+				h.begin()(nil, false)
+				queued(berth.Place{Status: berth.Status{InUse: 1, Limit: 1}})
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+		})
+		if exit.Of(err) != exit.NotAcquired || strings.Contains(err.Error(), said) {
+			t.Errorf("code %d: %v", exit.Of(err), err)
+		}
+		text, err := os.ReadFile(log.Name())
+		if told := strings.HasSuffix(string(text), "; still waiting\nberth: redis no longer refuses; still waiting\n"); err != nil || told == quiet {
+			t.Errorf("quiet %v: it says %q, %v", quiet, text, err)
+		}
+	}
+}
+
 // A signal ends a wait at once while Redis is known to be away, and otherwise as soon as the
 // place in the queue is given up.
 func TestSignalEndsAWait(t *testing.T) {
