@@ -127,3 +127,25 @@ func TestCertificateIsReadAgain(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestOneReadMakesAConnection: who asks the sentinels for the master does not read for its certificate
+// again.
+func TestOneReadMakesAConnection(t *testing.T) {
+	server, addr, _ := redistest.StartTLS(t)
+	url := "rediss+sentinel://" + addr + "/berth?ca_file=" + server.CertDir() + "/ca.pem&cert_file=" + server.CertDir() + "/cert.pem&key_file=" + server.CertDir() + "/key.pem"
+	target, err := Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads := 0
+	target.ReadAgain(func() (string, error) {
+		reads++
+		return url, nil
+	})
+	hook := &askSentinels{target: target, options: &redis.FailoverOptions{}}
+	conn, err := hook.DialHook(target.dial)(t.Context(), "tcp", addr)
+	if err != nil || reads != 1 {
+		t.Fatalf("%d reads: %v", reads, err)
+	}
+	_ = conn.Close()
+}

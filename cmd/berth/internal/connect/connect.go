@@ -70,7 +70,19 @@ func (t *Target) now() *Target {
 	return cmp.Or(t.last.Load(), t)
 }
 
-// credentials are what a new connection logs in with.
+// readKey is the key of a context's target, as it was read for a connection that is being made.
+type readKey struct{}
+
+// dialed is the target as it was read for the connection that ctx is to make, or as it is now.
+func (t *Target) dialed(ctx context.Context) *Target {
+	if read, ok := ctx.Value(readKey{}).(*Target); ok {
+		return read
+	}
+	return t.now()
+}
+
+// credentials are what a new connection logs in with: as they are then, which may be long after it
+// was made.
 func (t *Target) credentials(context.Context) (user, password string, err error) {
 	now := t.now()
 	return now.opts.Username, now.opts.Password, nil

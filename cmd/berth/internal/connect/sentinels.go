@@ -21,16 +21,16 @@ type askSentinels struct {
 // DialHook implements redis.Hook.
 func (a *askSentinels) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		a.logIn()
+		now := a.target.now()
+		a.logIn(&now.opts)
 		a.mu.RLock()
 		defer a.mu.RUnlock()
-		return next(ctx, network, addr)
+		return next(context.WithValue(ctx, readKey{}, now), network, addr) // or dial would read it again
 	}
 }
 
 // logIn sets the credentials if they have changed: so dials wait for each other only then.
-func (a *askSentinels) logIn() {
-	now := a.target.now().opts
+func (a *askSentinels) logIn(now *redis.UniversalOptions) {
 	a.mu.RLock()
 	same := a.options.SentinelUsername == now.SentinelUsername && a.options.SentinelPassword == now.SentinelPassword
 	a.mu.RUnlock()

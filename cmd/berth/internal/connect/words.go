@@ -38,7 +38,7 @@ func (t *Target) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if t.tls == nil {
 		return &candid{Conn: raw, plain: network != "unix"}, nil
 	}
-	config := t.now().tls.Clone()
+	config := t.dialed(ctx).tls.Clone()
 	if config.ServerName == "" {
 		config.ServerName, _, _ = net.SplitHostPort(addr)
 	}
