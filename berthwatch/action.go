@@ -199,9 +199,9 @@ func (a Action) Effect() []string {
 	case a.Verb == "pin":
 		return []string{"This limit overrides what programs declare, until \"berth unpin\". With 0 nothing is granted. Holders keep their permits."}
 	case a.Verb == "unpin" && a.Rated:
-		return []string{"The next program that declares rates replaces them."}
+		return []string{"The next program that declares rates replaces them. A pinned limit stays pinned."}
 	case a.Verb == "unpin":
-		return []string{"The limit that programs declare is in force again."}
+		return []string{"The limit that programs declare is in force again. Pinned rates stay pinned."}
 	case a.Rates != "":
 		return []string{"These rates replace those of their units, until the next program declares rates. What was granted before counts for at most one new window."}
 	case a.Verb == "resize":

@@ -61,6 +61,29 @@ func TestActions(t *testing.T) {
 	}
 }
 
+// TestUnpinIsOfTheLimitFirst: the dialog says what stays pinned, and the next one unpins that.
+func TestUnpinIsOfTheLimitFirst(t *testing.T) {
+	d := inDetail(t)
+	d.sees.State.Pinned, d.sees.State.RatesPinned = true, true
+	d.tick()
+	d.press("u")
+	d.wants("berth unpin api", "Pinned rates stay pinned.")
+	d.run(d.press("y"))
+	d.sees.State.Pinned = false
+	d.tick()
+	d.press("u")
+	d.wants("berth unpin --rate api")
+	d.run(d.press("y"))
+	d.sees.State.RatesPinned = false
+	d.tick()
+	d.press("u")
+	d.wants("api is not pinned")
+	want := []berthwatch.Action{{Verb: "unpin", Name: "api"}, {Verb: "unpin", Name: "api", Rated: true}}
+	if !slices.Equal(d.done, want) {
+		t.Errorf("did %+v, want %+v", d.done, want)
+	}
+}
+
 // TestForceNeedsTheName: typed as it is, or nothing happens.
 func TestForceNeedsTheName(t *testing.T) {
 	d := inDetail(t)

@@ -62,7 +62,7 @@ func (m *Model) helpLines() []string {
 		{"y", "copy the command for what is selected, by OSC 52"},
 		{"", ""},
 		{"p", "pause, optionally for a time; resume"},
-		{"=  u", "pin the limit; unpin it"},
+		{"=  u", "pin the limit; unpin it, or the rates where it is not pinned"},
 		{"r", "declare rates"},
 		{"x  X", "evict the selected holder or waiter; with --force"},
 		{"", "Each shows the command that does the same, and asks first."},
