@@ -1,6 +1,7 @@
 package promises
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -80,16 +81,15 @@ func since(first, o *Op) time.Duration {
 	return time.Duration(o.Token-first.Token) * time.Microsecond
 }
 
-// declared returns the rates that were declared, each once.
+// declared returns the rates that were declared, each once: by unit, windows before buckets.
 func declared(ops []*Op) (all []protocol.Rate) {
 	for set := range sets(ops) {
-		for _, is := range set.All() {
-			if !slices.Contains(all, is) {
-				all = append(all, is)
-			}
-		}
+		all = append(all, set.All()...)
 	}
-	return all
+	slices.SortFunc(all, func(a, b protocol.Rate) int {
+		return cmp.Or(cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Burst, b.Burst), cmp.Compare(a.Per, b.Per), cmp.Compare(a.N, b.N))
+	})
+	return slices.Compact(all)
 }
 
 // sets returns the sets of rates that were declared.

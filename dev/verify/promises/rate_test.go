@@ -71,3 +71,26 @@ func (d *diary) limited(rates protocol.Rates, cost int) {
 		}
 	}
 }
+
+// TestBudgetsHaveOneOrder: of several that had room at the same time, it is always the same one that a
+// violation names.
+func TestBudgetsHaveOneOrder(t *testing.T) {
+	var ops []*Op
+	for _, set := range []protocol.Rates{"tokens:9/100", ":5/100,tokens:7/100", "api:2/100+4", ":5/100+9,api:6/100"} {
+		ops = append(ops, &Op{Event: history.Event{Rates: set}})
+	}
+	for range 20 {
+		var got []string
+		for _, b := range (&Run{}).budgets(ops, 0) {
+			switch b := b.(type) {
+			case *window:
+				got = append(got, b.unit+" window")
+			case *bucket:
+				got = append(got, b.is.Unit+" bucket")
+			}
+		}
+		if want := []string{" window", " bucket", "api window", "api bucket", "tokens window"}; !slices.Equal(got, want) {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	}
+}
