@@ -2,6 +2,7 @@ package berthgrpc
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/metadata"
@@ -45,7 +46,8 @@ func HealthOrReflection(method string) bool {
 type limiter struct {
 	*gate.Gate[*Call]
 
-	skip func(method string) bool
+	skip  func(method string) bool
+	reads bool // the answers, for what calls have cost
 }
 
 func newLimiter(client *berth.Client, first rule, defaults gate.Config[*Call], opts []Option) (*limiter, error) {
@@ -61,7 +63,8 @@ func newLimiter(client *berth.Client, first rule, defaults gate.Config[*Call], o
 		return nil, c.bad
 	}
 	g, err := gate.New(client, c.Config)
-	return &limiter{g, c.skip}, err
+	reads := slices.ContainsFunc(c.Rules, func(r rule) bool { return len(r.Settles) > 0 })
+	return &limiter{g, c.skip, reads}, err
 }
 
 // skips reports whether a call needs no permit.

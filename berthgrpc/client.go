@@ -51,7 +51,10 @@ func (c *ClientLimit) Unary(ctx context.Context, method string, req, reply any, 
 	ctx, end := p.Bind(ctx, nil)
 	defer end()
 	var header, trailer metadata.MD
-	err = next(ctx, method, req, reply, cc, append(slices.Clip(opts), grpc.Header(&header), grpc.Trailer(&trailer))...)
+	if l.reads { // else gRPC need not keep them
+		opts = append(slices.Clip(opts), grpc.Header(&header), grpc.Trailer(&trailer))
+	}
+	err = next(ctx, method, req, reply, cc, opts...)
 	return l.answered(p, &Call{method, metadata.Join(header, trailer), reply, ctx}, err)
 }
 

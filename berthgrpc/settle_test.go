@@ -150,6 +150,25 @@ func TestAnswerSettles(t *testing.T) {
 	}
 }
 
+// TestMetadataIsKeptForSettleByAlone: a call without it goes on with its own options.
+func TestMetadataIsKeptForSettleByAlone(t *testing.T) {
+	bubble(t, func(w *world) {
+		for want, opts := range map[int][]berthgrpc.Option{
+			1: nil, 3: {berthgrpc.And("wide", 99, berthgrpc.SettleBy("", berthgrpc.CostIn("x-usage")))},
+		} {
+			got := -1
+			err := w.caller(9, opts...).client.Unary(w.Context(), "/test/Method", nil, nil, nil,
+				func(_ context.Context, _ string, _, _ any, _ *grpc.ClientConn, opts ...grpc.CallOption) error {
+					got = len(opts)
+					return nil
+				}, grpc.WaitForReady(true))
+			if err != nil || got != want {
+				t.Errorf("%d options, want %d: %v", got, want, err)
+			}
+		}
+	})
+}
+
 // told tells what a call has cost, beside its response.
 func told(ctx context.Context) error {
 	return errors.Join(grpc.SetHeader(ctx, metadata.Pairs("x-usage", "16.2", "x-word", "much")), grpc.SetTrailer(ctx, metadata.Pairs("x-usage-late", "3")))
