@@ -21,10 +21,8 @@ type attempt[R any] struct {
 	away  error // why Redis is known not to be reachable; nil: it is not known
 	once  bool  // it must not wait: MaxWaiting calls do
 
-	tenants []string // for whom, by rule
-
-	asks   []Ask // in the order of the rules; empty: nothing was asked
-	order  []int // in which they are taken
+	asks   []Ask // in the order of the rules; until prepare they have only their tenants
+	order  []int // in which they are taken; empty: nothing was asked
 	taken  int   // how many of them were
 	leases berth.Leases
 	cancel context.CancelCauseFunc
@@ -35,11 +33,21 @@ type attempt[R any] struct {
 
 // attempt returns that of a call.
 func (g *Gate[R]) attempt(ctx context.Context, r R) *attempt[R] {
-	a := &attempt[R]{gate: g, ctx: ctx, began: time.Now(), tenants: make([]string, len(g.Rules))}
+	a := &attempt[R]{gate: g, ctx: ctx, began: time.Now(), asks: make([]Ask, len(g.Rules))}
 	for i := range g.Rules {
-		a.tenants[i] = g.Rules[i].tenant(r)
+		a.asks[i].tenant = g.Rules[i].tenant(r)
 	}
 	return a
+}
+
+// tenant returns that of the first limit that has one for the call; "": none has.
+func (a *attempt[R]) tenant() string {
+	for i := range a.asks {
+		if t := a.asks[i].tenant; t != "" {
+			return t
+		}
+	}
+	return ""
 }
 
 // acquire takes a permit of each limit, or of none.
@@ -105,10 +113,10 @@ func (b bounded) Deadline() (time.Time, bool) {
 // prepare asks each rule, and finds the order.
 func (a *attempt[R]) prepare(r R) (err error) {
 	g := a.gate
-	a.asks, a.leases = make([]Ask, len(g.Rules)), make(berth.Leases, len(g.Rules))
+	a.leases = make(berth.Leases, len(g.Rules))
 	sems := make([]*berth.Semaphore, len(g.Rules))
 	for i := range g.Rules {
-		if a.asks[i], err = g.Rules[i].ask(g.client, r, a.tenants[i]); err != nil {
+		if a.asks[i], err = g.Rules[i].ask(g.client, r, a.asks[i].tenant); err != nil {
 			a.order = []int{i} // it is to blame
 			return err
 		}

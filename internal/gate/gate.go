@@ -106,7 +106,7 @@ func (g *Gate[R]) ask(r R) (p *Permit, why *Refusal, open error) {
 	ctx := g.Context(r)
 	a := g.attempt(ctx, r)
 	if a.away = g.outage.known(ctx); a.away == nil { // else it does not wait, and those in the queue do not keep it from passing
-		tenant := cmp.Or(a.tenants...)
+		tenant := a.tenant()
 		entry := g.room.enter(tenant)
 		if entry == turnedAway {
 			return nil, a.refusal(ErrMaxWaiting), nil

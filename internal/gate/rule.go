@@ -63,7 +63,7 @@ func (r *Rule[R]) tenant(call R) string {
 
 // ask returns what a call for a tenant asks of the limit.
 func (r *Rule[R]) ask(client *berth.Client, call R, tenant string) (Ask, error) {
-	a := Ask{Name: r.Name, limit: r.Limit}
+	a := Ask{Name: r.Name, limit: r.Limit, tenant: tenant}
 	if r.Key != nil {
 		key := r.Key(call)
 		a.Name = nameOf(r.Name, key)
@@ -89,8 +89,9 @@ func (r *Rule[R]) ask(client *berth.Client, call R, tenant string) (Ask, error) 
 
 // Ask is what a call asks of one limit.
 type Ask struct {
-	Name  string
-	Sem   *berth.Semaphore // nil: there is none, because of an error
-	limit int              // declared
-	opts  []berth.AcquireOption
+	Name   string
+	Sem    *berth.Semaphore // nil: there is none, because of an error
+	limit  int              // declared
+	tenant string           // for whom; "": nobody
+	opts   []berth.AcquireOption
 }
