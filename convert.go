@@ -73,7 +73,11 @@ func publicRefusal(r *claim.Refusal) error {
 	case protocol.Costly:
 		return &TooHeavyError{Name: r.Name, Weight: r.Weight, Cost: r.Cost, Status: found}
 	}
-	return &BusyError{Name: r.Name, Status: found, NextExpiry: r.Next, QueueFull: r.Code == protocol.Full, FailedEarly: r.Early}
+	busy := &BusyError{Name: r.Name, Status: found, NextExpiry: r.Next, QueueFull: r.Code == protocol.Full, FailedEarly: r.Early}
+	if busy.QueueFull {
+		busy.Tenant = r.Tenant
+	}
+	return busy
 }
 
 // publicLost translates a loss. LostReason lists the reasons in the order of claim.Cause.

@@ -20,7 +20,7 @@
 //   - how long a lease lasts: [TTL] without renewal, [MaxHold] in all; [WithoutRenewal]
 //   - what it takes: [Weight] of the limit, [Cost] of the [Rate]
 //   - who comes first: [Tenant]; [HeadStart] for one request; [Level] in AcquireAll
-//   - how long to wait: the context, or [QueueLimit]; [OnQueued] gets the place in the queue
+//   - how long to wait: the context, or [QueueLimit]; [OnQueued] gets the place
 //   - [Label] for operators, [MinReplicas] before a failover
 //
 // [Prefix], [Logger] and [Hook] are for [New].

@@ -12,7 +12,7 @@ import (
 // errors.Is(err, context.DeadlineExceeded).
 var (
 	ErrBusy          = errors.New("berth: semaphore is busy") // refused by TryAcquire or FailEarly; nothing was taken
-	ErrQueueFull     = errors.New("berth: queue is full")     // the queue has QueueLimit waiters; nothing was taken
+	ErrQueueFull     = errors.New("berth: queue is full")     // the queue has QueueLimit waiters, or the tenant its part of them; nothing was taken
 	ErrTooHeavy      = errors.New("berth: weight is above the limit, or cost above the rate")
 	ErrLost          = errors.New("berth: lease is lost")          // it is over, or can no longer be relied on
 	ErrEvicted       = errors.New("berth: evicted by an operator") // the lease, or the place in the queue
@@ -77,6 +77,7 @@ type BusyError struct {
 	Name        string
 	NextExpiry  time.Duration // until the next lease or waiter expires unless renewed; 0: none, or unknown
 	QueueFull   bool          // refused by QueueLimit, not by TryAcquire
+	Tenant      string        // whose part of the queue is full; "": the request has none, or nobody may wait
 	FailedEarly bool          // refused by FailEarly: RetryAfter ends after the deadline
 }
 
@@ -90,6 +91,9 @@ func (e *BusyError) Error() string {
 	}
 	if e.QueueFull {
 		what, hint = fmt.Sprintf("the queue of semaphore %q is full", e.Name), "try again later, or raise the queue limit"
+	}
+	if e.Tenant != "" {
+		what += fmt.Sprintf(" for tenant %q", e.Tenant)
 	}
 	return fmt.Sprintf("berth: %s: %s: %s", what, e.sentence(), hint)
 }

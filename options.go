@@ -234,8 +234,8 @@ func HeadStart(d time.Duration) AcquireOption {
 // (0).
 func MaxHold(d time.Duration) Option { return leaseOption(func(c *config) { c.maxHold = d }) }
 
-// QueueLimit refuses to wait ([ErrQueueFull]) when n others do; 0 never waits. By default there is
-// no bound.
+// QueueLimit refuses to wait ([ErrQueueFull]) when n others do, or its [Tenant]'s part of n; 0 never
+// waits. By default there is no bound.
 func QueueLimit(n int) Option { return leaseOption(func(c *config) { c.queueLimit = n }) }
 
 // FailEarly refuses a request at once ([ErrBusy], a [*BusyError]) if a [Rate], or a pause that

@@ -86,6 +86,8 @@ func (e *RefusedError) GRPCStatus() *status.Status {
 	switch {
 	case e.Code == codes.Unavailable:
 		text = "temporarily unavailable"
+	case gate.FullForTenant(e.Err):
+		text = "busy: the queue is full for the tenant of this call"
 	case e.Ahead == 1:
 		text = "busy: 1 call is ahead of this one"
 	case e.Ahead > 1:

@@ -3,6 +3,7 @@ package berthgrpc_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	testpb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthgrpc"
@@ -237,6 +239,25 @@ func TestNothingIsWaitedForBeyondMaxWaiting(t *testing.T) {
 		holds, waits := w.begin(w.Context()), w.begin(w.Context())
 		w.want("work", 1, 1)
 		wantCode(t, w.call(w.Context()), codes.ResourceExhausted)
+		close(g)
+		<-holds
+		<-waits
+	})
+}
+
+// TestTenantLearnsWhoseQueueIsFull.
+func TestTenantLearnsWhoseQueueIsFull(t *testing.T) {
+	bubble(t, func(w *world) {
+		g := make(gate)
+		tenant := berthgrpc.Tenant(func(*berthgrpc.Call) string { return "greedy" })
+		w.start(&service{unary: g.wait}, w.server(1, berthgrpc.LeaseOptions(berth.QueueLimit(1)), berthgrpc.MaxWait(-1), tenant))
+		holds, waits := w.begin(w.Context()), w.begin(w.Context())
+		w.want("work", 1, 1)
+		err := w.call(w.Context())
+		wantCode(t, err, codes.ResourceExhausted)
+		if text := status.Convert(err).Message(); !strings.HasPrefix(text, "busy: the queue is full for the tenant of this call") {
+			t.Error(text)
+		}
 		close(g)
 		<-holds
 		<-waits

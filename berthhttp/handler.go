@@ -102,6 +102,8 @@ func refuse(w http.ResponseWriter, _ *http.Request, why *RefusedError) {
 		line = "the limit or the weight of this request is not valid"
 	case gate.ByRedis(why.Err):
 		line = "temporarily unavailable"
+	case gate.FullForTenant(why.Err):
+		line = "busy: the queue is full for the tenant of this request"
 	case why.Ahead == 1:
 		line = "busy: 1 request is ahead of this one"
 	case why.Ahead > 1:

@@ -2,11 +2,15 @@ package berthhttp_test
 
 import (
 	"errors"
+	"fmt"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthhttp"
 	"github.com/berth-go/berth/berthtest"
@@ -73,7 +77,7 @@ func TestBurstLeavesRoomForOtherTenants(t *testing.T) {
 				synctest.Wait()
 				select {
 				case err := <-refused:
-					if !errors.Is(err, berthhttp.ErrMaxWaiting) {
+					if !errors.Is(err, berthhttp.ErrMaxWaiting) || (tenant != "") != strings.Contains(err.Error(), fmt.Sprintf(" allows for tenant %q", tenant)) {
 						t.Error(err)
 					}
 				default:
@@ -98,4 +102,27 @@ func TestBurstLeavesRoomForOtherTenants(t *testing.T) {
 			t.Error("nobody waits, and it is refused")
 		}
 	})
+}
+
+// TestTenantLearnsWhoseQueueIsFull: in the queue, and in this process. The answer has no names.
+func TestTenantLearnsWhoseQueueIsFull(t *testing.T) {
+	for name, opt := range map[string]berthhttp.Option{
+		"queue": berthhttp.LeaseOptions(berth.QueueLimit(1)), "process": berthhttp.MaxWaiting(1),
+	} {
+		bubble(t, func(t *testing.T, store *berthtest.Store) {
+			client, g := store.Client(), make(gate)
+			h := newHandler(t, client, 1, g, opt, berthhttp.MaxWait(time.Hour), berthhttp.Tenant(berthhttp.ByHeader("X-Tenant")))
+			for range 2 { // one works, one waits
+				serve(t, h, ofTenant(t, "greedy"))
+				synctest.Wait()
+			}
+			want(t, client, "work", 1, 1)
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, ofTenant(t, "greedy"))
+			if line := "busy: the queue is full for the tenant of this request; try again in "; rec.Code != 429 || !strings.HasPrefix(rec.Body.String(), line) {
+				t.Errorf("%s: answered %d %q", name, rec.Code, rec.Body)
+			}
+			close(g)
+		})
+	}
 }

@@ -154,7 +154,7 @@ func (c *Claim) refused(why *Refusal, a *Answer) Effect {
 func (c *Claim) refusal(r *protocol.Result, a *Answer) *Refusal {
 	binds, _ := a.Binding(a.Now, c.Terms.Weight, c.Terms.Costs)
 	why := &Refusal{
-		Name: c.name, Code: r.Code, Weight: c.Terms.Weight, Limit: a.Limit(), State: a.State, Binds: binds, Rest: a.rest(r.Rest),
+		Name: c.name, Code: r.Code, Weight: c.Terms.Weight, Tenant: c.Terms.Tenant, Limit: a.Limit(), State: a.State, Binds: binds, Rest: a.rest(r.Rest),
 	}
 	switch r.Code { // of what is idle the state does not tell
 	case protocol.Heavy:

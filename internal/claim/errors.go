@@ -29,7 +29,8 @@ type Refusal struct {
 	Name   string
 	Code   protocol.Code // Busy, Full, Heavy or Costly
 	Weight int
-	Limit  int // in force
+	Tenant string // for whom it asked; "": nobody
+	Limit  int    // in force
 	protocol.State
 	Binds protocol.Budget // the rate that does not let it in, or the first; none: there is no rate
 	Cost  int             // in the unit of Binds

@@ -153,7 +153,7 @@ func (a *attempt[R]) one(ctx context.Context, k *Ask) (*berth.Lease, error) {
 	if g.MaxWait == 0 || a.once {
 		lease, err := k.Sem.TryAcquire(ctx, k.opts...)
 		if a.once && errors.Is(err, berth.ErrBusy) {
-			err = fmt.Errorf("%w: %w", ErrMaxWaiting, err)
+			err = fmt.Errorf("%w: %w", a.crowded(), err)
 		}
 		return lease, a.reason(ctx, err)
 	}
@@ -165,6 +165,14 @@ func (a *attempt[R]) one(ctx context.Context, k *Ask) (*berth.Lease, error) {
 	})
 	lease, err := k.Sem.Acquire(ctx, slices.Concat([]berth.AcquireOption{heard}, k.opts)...) // first, as another may block
 	return lease, a.reason(ctx, err)
+}
+
+// crowded is ErrMaxWaiting, for the call's tenant if it has one.
+func (a *attempt[R]) crowded() error {
+	if tenant := a.tenant(); tenant != "" {
+		return partTaken{tenant}
+	}
+	return ErrMaxWaiting
 }
 
 // late is the reason of a wait that ended at its bound: a call to which Redis has said

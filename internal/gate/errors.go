@@ -25,6 +25,23 @@ func (maxWait) Is(target error) bool { return target == context.DeadlineExceeded
 // no permit was free for this one, or too many others were asking for one.
 var ErrMaxWaiting = errors.New("berth: as many wait already as MaxWaiting allows")
 
+// partTaken is ErrMaxWaiting for a tenant of which so many wait already; others can.
+type partTaken struct{ tenant string }
+
+// Error implements error.
+func (e partTaken) Error() string { return fmt.Sprintf("%v for tenant %q", ErrMaxWaiting, e.tenant) }
+
+// Unwrap returns ErrMaxWaiting.
+func (partTaken) Unwrap() error { return ErrMaxWaiting }
+
+// FullForTenant reports whether err is that so many of the call's tenant wait already, in the queue or
+// in this process: others can.
+func FullForTenant(err error) bool {
+	busy, _ := errors.AsType[*berth.BusyError](err)
+	_, taken := errors.AsType[partTaken](err)
+	return taken || busy != nil && busy.Tenant != ""
+}
+
 // errSilence: Redis has not said anything within AnswerWithin, or MaxWait.
 var errSilence = fmt.Errorf("%w: no answer in time", berth.ErrUnreachable)
 

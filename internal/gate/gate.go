@@ -109,7 +109,7 @@ func (g *Gate[R]) ask(r R) (p *Permit, why *Refusal, open error) {
 		tenant := a.tenant()
 		entry := g.room.enter(tenant)
 		if entry == turnedAway {
-			return nil, a.refusal(ErrMaxWaiting), nil
+			return nil, a.refusal(a.crowded()), nil
 		}
 		defer g.room.leave(tenant, entry)
 		a.once = entry == mayTry

@@ -433,6 +433,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}{
 		{&berth.BusyError{Name: "n", Status: berth.Status{InUse: 2, Limit: 2, Waiting: 1}}, []string{`"n"`, "2 of 2", "1 waiting", "wait for it"}},
 		{&berth.BusyError{Name: "n", QueueFull: true}, []string{"the queue", "is full", "raise the queue limit"}},
+		{&berth.BusyError{Name: "n", QueueFull: true, Tenant: "t"}, []string{`the queue of semaphore "n" is full for tenant "t"`, "raise the queue limit"}},
 		{&berth.BusyError{Name: "n", Status: berth.Status{Paused: true}}, []string{"paused by an operator"}},
 		{&berth.TooHeavyError{Name: "n", Weight: 3, Status: berth.Status{Limit: 2}}, []string{"3", "2", "raise the limit"}},
 		{&berth.LostError{Name: "n", ID: "i", Reason: berth.LostExpired, Err: errShift}, []string{"expired", "stop", errShift.Error()}},

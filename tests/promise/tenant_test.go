@@ -223,8 +223,9 @@ func TestFullQueueTakesOtherTenants(t *testing.T) {
 			rs = append(rs, asTenant(e, sem, fmt.Sprint("a", i)))
 		}
 		full := func(tenant string) {
-			if _, err := sem.Acquire(e.Ctx, berth.Tenant(tenant)); !errors.Is(err, berth.ErrQueueFull) {
-				e.Errorf("tenant %s: %v, want a full queue", tenant, err)
+			_, err := sem.Acquire(e.Ctx, berth.Tenant(tenant))
+			if busy, ok := errors.AsType[*berth.BusyError](err); !ok || !busy.QueueFull || busy.Tenant != tenant {
+				e.Errorf("tenant %s: %v, want a queue that is full for it", tenant, err)
 			}
 		}
 		full("a")

@@ -37,16 +37,17 @@ type found struct {
 	Limit   int    `json:"limit,omitempty"` // 0: there is none but a rate, or it is pinned to 0
 	Waiting int    `json:"waiting"`
 	Paused  bool   `json:"paused"`
+	Tenant  string `json:"tenant,omitempty"` // for whom the queue is full
 
 	Rate *spentRate `json:"rate,omitempty"`
 }
 
 // foundIn returns the state that an error of the library tells of; nil: it tells of none.
 func foundIn(err error) *found {
-	var name string
+	var name, tenant string
 	var s berth.Status
 	if busy, ok := errors.AsType[*berth.BusyError](err); ok {
-		name, s = busy.Name, busy.Status
+		name, tenant, s = busy.Name, busy.Tenant, busy.Status
 	} else if heavy, ok := errors.AsType[*berth.TooHeavyError](err); ok {
 		name, s = heavy.Name, heavy.Status
 	} else if wait, ok := errors.AsType[*berth.WaitError](err); ok && wait.Queued {
@@ -54,7 +55,7 @@ func foundIn(err error) *found {
 	} else {
 		return nil
 	}
-	return &found{name, s.InUse, limitOf(s.Limit), s.Waiting, s.Paused, rateOf(&s)}
+	return &found{name, s.InUse, limitOf(s.Limit), s.Waiting, s.Paused, tenant, rateOf(&s)}
 }
 
 // rest is a duration that JSON has in whole resteconds, not too few.

@@ -168,6 +168,10 @@ func TestTenantsShareTheQueue(t *testing.T) {
 		if got := strings.Join(queue, " "); got != "greedy greedy small greedy" || st.Leases[0].Tenant != "greedy" {
 			e.Errorf("in the queue are %s behind %q", got, st.Leases[0].Tenant)
 		}
+		full := w.send(post(`{"name":"s","limit":1,"queue_limit":4,"tenant":"greedy"}`)).wants("refused")
+		if full.Error != "queue_full" || full.Tenant != "greedy" || !strings.Contains(full.Message, `is full for tenant "greedy"`) {
+			e.Errorf("it is told %+v", full)
+		}
 	})
 }
 

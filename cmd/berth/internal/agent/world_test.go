@@ -213,6 +213,7 @@ type event struct {
 	InUse     int               `json:"in_use"`
 	Waiting   int               `json:"waiting"`
 	Paused    bool              `json:"paused"`
+	Tenant    string            `json:"tenant"`
 	All       []grant           `json:"all"`
 	Rate      *spentRate        `json:"rate"`
 	ID        string            `json:"id"`

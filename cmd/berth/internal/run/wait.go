@@ -239,6 +239,9 @@ func busyText(cfg Config, busy *berth.BusyError) string {
 	switch {
 	case busy.QueueFull:
 		what = "the queue is full"
+		if busy.Tenant != "" {
+			what += fmt.Sprintf(" for tenant %q", busy.Tenant)
+		}
 	case busy.FailedEarly:
 		what = fmt.Sprintf("no permit within %v", cfg.Wait)
 	}
