@@ -104,7 +104,8 @@ var genOp = shared(rapid.Custom(func(t *rapid.T) Op {
 		op.Rates, op.Flag = genRates.Draw(t, "rates"), rapid.SampledFrom([]bool{false, false, true}).Draw(t, "pin")
 		if unit := rapid.SampledFrom([]string{"*", "*", "", "t"}).Draw(t, "unit"); unit != "*" {
 			op.Unit, op.Only = unit, true
-			op.Rates, _ = JoinRates(slices.DeleteFunc(op.Rates.All(), func(r Rate) bool { return r.Unit != unit })...)
+			all := slices.DeleteFunc(op.Rates.All(), func(r Rate) bool { return r.Unit != unit })
+			op.Rates, _ = JoinRates(all[:min(len(all), 1)]...) // with those of other units not more than four
 		}
 	case Cool:
 		op.TTL = span(time.Millisecond, 20*time.Millisecond, time.Second, time.Hour).Draw(t, "for")

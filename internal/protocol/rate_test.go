@@ -1,7 +1,9 @@
 package protocol
 
 import (
+	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -195,6 +197,19 @@ func TestRatesOfTwoUnitsInOneCall(t *testing.T) {
 	reply, _ := r.do(t, 0, Op{Verb: SetRates, Only: true, Unit: "a", Rates: "a:1/1000"}, Op{Verb: SetRates, Only: true, Unit: "b", Rates: "b:2/1000"})
 	if want := Rates("a:1/1000,b:2/1000"); reply.Rates != want {
 		t.Errorf("%q, want %q", reply.Rates, want)
+	}
+}
+
+// TestFifthRateIsRefused, also where it comes by units, and nothing is changed.
+func TestFifthRateIsRefused(t *testing.T) {
+	t.Parallel()
+	r := embedded(t, true)
+	r.do(t, 0, Op{Verb: Acquire, ID: "s0.1", Terms: atRate(Rate{N: 2, Per: time.Second}, Rate{Unit: "a", N: 1, Per: time.Second}, Rate{Unit: "b", N: 1, Per: time.Second})})
+	before := r.exactly(t)
+	two := []Op{{Verb: SetRates, Only: true, Unit: "c", Rates: "c:1/1000"}, {Verb: SetRates, Only: true, Unit: "a", Rates: "a:1/1000,a:2/2000"}}
+	_, err := r.stores[0].Do(context.Background(), r.key, 0, two)
+	if wantKind(t, err, ErrRejected, ErrRequest); !reflect.DeepEqual(r.exactly(t), before) {
+		t.Errorf("changed\n%v\nto\n%v", before, r.exactly(t))
 	}
 }
 
