@@ -62,7 +62,11 @@ func (h lookouts) hear(t failer, s *step, said said) (told bool) {
 			if !n.Next || processOf(n.ID) != process || !slices.ContainsFunc(s.queue, func(p *member) bool { return p.id == n.ID }) {
 				t.Fatalf("%q was told to %s, the queue is %v", line, process, s.queue)
 			}
-			if h[n.ID] = s.now + n.Rest.Milliseconds(); !s.asking {
+			looks := s.now + n.Rest.Milliseconds()
+			if known, ok := h[n.ID]; ok && s.members[n.ID].asked { // it answers at once, whatever it is told after that
+				looks = min(looks, known)
+			}
+			if h[n.ID] = looks; !s.asking {
 				told = true
 				continue
 			}

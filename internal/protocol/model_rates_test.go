@@ -17,8 +17,9 @@ type meter struct {
 	Rate
 	since int64 // us: a charge that is older is not in it
 
-	grain int64 // ms; of a window
-	sums  map[int64]int
+	grain   int64 // ms; of a window
+	sums    map[int64]int
+	pending int // what was counted in this call
 
 	full   int64 // us; of a bucket
 	lacked []lack
@@ -73,6 +74,7 @@ func (r *meter) counts() (until int64, ok bool) {
 // fade forgets what has left the window.
 func (s *step) fade() {
 	for _, r := range s.rates {
+		r.pending = 0
 		for n, sum := range r.sums {
 			if sum == 0 || r.ends(n) <= s.now {
 				delete(r.sums, n)
@@ -148,6 +150,7 @@ func (s *step) count(r *meter, cost int) {
 	}
 	if cost > 0 {
 		r.sums[n] += cost
+		r.pending += cost
 	}
 }
 
@@ -323,6 +326,11 @@ func (s *step) inherit(r, from *meter) {
 		return
 	}
 	r.since, r.grain = from.since, from.grain
+	if from.spent() == from.pending { // it is in no row yet
+		s.count(r, from.pending)
+		return
+	}
+	r.pending = from.pending
 	maps.Copy(r.sums, from.sums)
 	if len(r.sums) > 0 && (r.grain > r.fine() || r.grain*390 < r.per()) {
 		sums, grain := r.sums, r.grain

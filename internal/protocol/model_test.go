@@ -321,7 +321,7 @@ func (s *step) pump() {
 		case i == room: // it is for the next call
 			s.more = true
 			return
-		case !s.lives(head):
+		case !s.lives(head, lately):
 			s.ask(room - i)
 			return
 		default:
@@ -330,10 +330,10 @@ func (s *step) pump() {
 	}
 }
 
-// lives reports whether p may be granted. With a rate it must have been heard of just now: else a
-// dead one would spend of it.
-func (s *step) lives(p *member) bool {
-	return len(s.rates) == 0 || s.heard[p.id] || s.now-(p.deadline-p.beat) <= lately
+// lives reports whether p was heard of within so many ms. With a rate it must have been to be granted:
+// else a dead one would spend of it.
+func (s *step) lives(p *member, within int64) bool {
+	return len(s.rates) == 0 || s.heard[p.id] || s.now-(p.deadline-p.beat) <= within
 }
 
 // ask asks the head, and those behind it that would be granted with it, for a sign of life.
@@ -348,7 +348,7 @@ func (s *step) ask(room int) {
 		for _, r := range s.rates {
 			r.aside += p.costs.Of(r.Unit, p.weight)
 		}
-		if !s.lives(p) && !p.asked {
+		if !s.lives(p, lately/2) && !p.asked { // so that it still does when the head answers
 			p.asked = true
 			s.asks = append(s.asks, p)
 		}
