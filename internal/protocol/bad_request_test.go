@@ -117,6 +117,7 @@ func addBadTenants(add func(names string, args ...string)) {
 		add("share", "0", acquireHead(8, anOwner+";share="+share+";tenant=acme"), "a.1")
 		add("share", "0", "1", acquireHead(8, anOwner+";share="+share+";tenant=acme"), "1", "a.1")
 	}
+	add("owner", "0", "1", "M0 "+anOwner+";tenant=acme", "2", "a.1", "a.2")
 	add("verb", "0", "T1000 "+acquireHead(8, anOwner+";tenant=acme"), "a.1")
 }
 

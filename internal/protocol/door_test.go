@@ -148,6 +148,8 @@ func fitsGroup(head string, ids []string) bool {
 				return false
 			}
 		}
+	case verb == Move && strings.Contains(words[1], ";tenant="):
+		return false
 	case verb == Settle, verb == Release && len(words) > 1:
 		if costs := words[len(words)-1]; costs != "0" && !costsFit(costs) {
 			return false

@@ -198,8 +198,8 @@ func (s *step) heartbeat(i int, op *Op, p *member) Result {
 	case p.state == holding:
 		return s.held(p)
 	}
-	s.heard[p.id] = true
 	if op.TTL > 0 {
+		s.heard[p.id] = true
 		p.deadline, p.asked = s.now+op.TTL.Milliseconds(), false
 	}
 	if op.Flag {

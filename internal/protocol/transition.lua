@@ -86,7 +86,7 @@
 --   g id slot token limit    the waiter was granted; limit is the one in force
 --   x id reason              it has ended, or (6) is asked to stop
 --   n id rest                the waiter is the head of the queue, and "nearest" is in so many ms: only
---                            it need look then. Rest 0 asks for a sign of life (H), at once. Where there
+--                            it need look then. Rest 0 asks for H at once: to look, or as a sign of life. Where there
 --                            are rates, nobody is granted of whom nothing was heard for a second, and so
 --                            those behind the head are asked, too, who would be granted with it
 --                Who does not know a line, or finds more on it, asks the server about the id.
@@ -101,14 +101,14 @@
 --                bound n head count ... id ...    n groups of operations, then all their ids, or
 --                bound                            nothing but what is due
 --   bound          the latest server time (ms) at which the call may run; 0: any
---   head           a verb, and its words behind it with single spaces between. "+": at least 1.
+--   head           a verb and its words, as "A1 1 0 3 ...": the first follows it directly, the others a space. "+": at least 1.
 --     A wait weight+ maxhold limit heartbeat+ headstart qlimit ttl+ owner label    acquire
 --       wait 1: may be queued, if fewer than qlimit are; with tenants, if as many as its line then
 --                             has, times the lines with waiters, is at most qlimit. limit 0: the declared one, or 1 if there is none
 --     B rates costs A...      acquire, with costs, and a set of rates, which takes the place of the one
 --                             in force; "-" leaves that. With a set and limit 0, where no limit is
 --                             declared, it is 2^30: the rates alone are to limit
---     H heartbeat places      of a waiter: as in its acquire, or 0: its deadline stays. places 1: where it
+--     H heartbeat places      of a waiter: as in its acquire, or 0: its deadline stays, and it is no sign of life. places 1: where it
 --                             stands is wanted
 --     R ttl                   renew; ttl 0: the lease's
 --     S costs                 settle: so much the lease has cost, in the units that are named; or "0": nothing
@@ -149,8 +149,8 @@
 --                that), BERTHVERSION (a newer layout), BERTHCLOCK, BERTHHALF ms (one key was lost; what the
 --                other tells of ends in so long, and then it heals). Nothing of what was asked was done.
 --                A server puts words of its own around them.
--- Cost           O(log n) for each id and each grant, but for one call in 16 million grants at least, which
---                writes all lines. Needs Redis 6.2, a server of 64 bits (%d), and Lua 5.1 to 5.4.
+-- Cost           O(log n) for each id and each grant. At most one call in 16 million grants writes all lines.
+--                Needs Redis 6.2, a server of 64 bits (%d), and Lua 5.1 to 5.4.
 --
 -- Numbers that are only copied stay the text that they were, and others become text by format: making
 -- text of a number costs as much as four calls of a function, and Lua 5.1 rounds from 10^14.
@@ -160,8 +160,8 @@ local call, try = redis.call, redis.pcall
 local format, match, find, sub = string.format, string.match, string.find, string.sub
 
 local NOBODY = '3 0 -1 0 0 0 0 0 0 0 0 0 0 0 0 -'       -- "state" where there are no keys
-local ALONE = ' -1 0 0 1 1 0 0 1 '                      -- its numbers from pin to slots, where a lease is alone,
-local BARE = ' 0 -'                                     -- and turns and rates, where there are none
+local ALONE = ' -1 0 0 1 1 0 0 1 '                      -- its numbers from pin to slots, where a lease is alone
+local BARE = ' 0 -'                                     -- its words turns and rates, where there are none
 local DEADLINES = 4294967296                            -- the least score of a deadline
 local GRAIN = 60000                                     -- ms; the keys' TTL moves in steps of this
 local OWNER = '^w %d+ %S+ %d+ %d+ %d+ %d+ (%S+)'        -- that of a waiter, in its record
@@ -238,7 +238,7 @@ local NOTESCORE = '4000000000'                          -- the score of NOTE
 local EXACT = 9007199254740992                          -- 2^53: up to here doubles are exact; so much less than a ticket is a waiter's score
 local CENTURY = 3000000000000                           -- ms; no deadline is further away
 local MOST = 4000000000000                              -- used + slots + waiting + limit, of 12 digits each, is not above this
-local PAGE = 250                                        -- so many are reaped, or looked at in the queue, in one call
+local PAGE = 250                                        -- so many are reaped, and who is named; so many of the queue are looked at in one call
 local LATE = 10000                                      -- ms; so long after an acquire, at most, a copy of it runs (its "bound" sees to that)
 local TOLD = 60000                                      -- ms; for so long a tombstone tells of an eviction or a move
 local SUMS, PAUSE, LINE = '!r', '!p', '!t'              -- the names of records that are no ids, or what they begin with
@@ -309,7 +309,7 @@ local function equip()
   end
 end
 
--- ---- The door: what is asked is checked whole, before this tier reads or writes ----
+-- ---- The door: what is asked is checked whole before anything is changed ----
 
 local groups, arrivals = {}, {}                         -- what is asked, and behind it the acquires
 local named, offset = 0, 2                              -- how many ids there are, and what is before them in ARGV
@@ -364,6 +364,7 @@ for k = ARGV[4] and 3 or 2, ARGV[4] and offset or ARGV[2] and 2 or 0, 2 do
   local settled = verb == 'S' and words[1] or verb == 'L' and words[2]
   if settled or verb == 'Q' then equip() end
   if settled and settled ~= '0' and not isCosts(settled) then refuse('costs', head) end
+  if verb == 'M' and find(words[2], ';tenant=', 1, true) then refuse('owner', head) end -- it has that of the lease
   if verb == 'Q' then
     local unit, list = match(words[2], '^(.*):$'), ratesOf(words[3]) or refuse('rates', head)
     if unit and not isUnit(unit) or not unit and words[2] ~= '*' then refuse('unit', head) end
@@ -411,9 +412,9 @@ end
 if named ~= (ARGV[2] and #ARGV - offset or 0) or named > PAGE then refuse('number of ids', #ARGV - offset) end
 local mustPass = groups[1] or not arrivals[1]           -- it does more than acquire: it is to pass when memory is short (see "write")
 
--- ---- The sections: read, reap, operate, pump, admit, tell, write, publish ----
+-- ---- The sections: read, helpers, lines, reap, rates, operate, pump, admit, tell, write, publish ----
 --
--- What is due is taken out before anything else, so that nothing below finds what is past its deadline.
+-- What is due is taken out before anything else, so that no operation is about what is past its deadline.
 --
 -- The numbers of the semaphore are local variables, and what happens once is no function: that is
 -- for speed. A closure is made anew in each call, at about 700 instructions of the server and 100 for
@@ -533,11 +534,11 @@ local due                                               -- what is past its dead
 local notes                                             -- messages, by channel
 local answers, answered = { nil }, 0
 local changed                                           -- new records of waiters and of what was due, false: it is gone
-local left = 0                                          -- how many left
+local left = 0                                          -- how many waiters left without a grant
 local freed, nextFree = {}, 1                           -- free slots, and which of them is given out next
 local freedText, storedText = {}, {}                    -- their texts: of those that were freed now, and of those in ORDER
 local furthest = 0                                      -- the latest deadline that was set
-local gone = 0                                          -- how many of them left the queue, or were granted, in this call
+local gone = 0                                          -- how many of those in ORDER did, or were granted
 local recount = false                                   -- what counts for rates has changed
 local heard                                             -- waiters that have given a sign of life in this call
 local who, pauseEnds                                    -- of a pause: who wants it, or false: it ends now; and when it ends
@@ -713,11 +714,11 @@ if lined or concernsLines then
       end
       if name then
         tenants = tenants + 1
-        if tenants > NUMBERS then refuse('tenants', tenants) end
+        if tenants > NUMBERS - 3 * PAGE then refuse('tenants', tenants) end -- numbers of lines that this call has emptied are not free yet
         repeat
           l.number, nextLine = nextLine, (nextLine + 1) % NUMBERS
           spans(l)
-        until call('ZCOUNT', ORDER, l.low, l.high) == 0 -- somebody has waited for so long that the numbers began anew
+        until call('ZCOUNT', ORDER, l.low, l.high) == 0 -- the numbers have begun anew, and one of that number still waits
         l.began, l.pos = now, 0
       end
     end
@@ -756,8 +757,8 @@ if lined or concernsLines then
     end
   end
 
-  -- Long before the places become so large that they are not exact, they all begin anew. That takes as
-  -- long as there are lines, once in 16 million grants at the least.
+  -- Long before the places become so large that they are not exact, they all begin anew, at most once in 16
+  -- million grants. That call takes the longer the more lines there are.
   local function wind()
     for _, name in ipairs(call('ZRANGEBYSCORE', ORDER, format('%d', LINES), '(0')) do line.of(name).touched = true end
     for _, l in pairs(seen) do
@@ -1041,7 +1042,7 @@ if rates or declares or settles then
     end
 
     -- Takes so much of what a charge was out of its sum. Where the row was sorted since, or the clock
-    -- was set back, that is a later one: the first that can have it, so that a sum which lasts longer mustPass too
+    -- was set back, that is a later one: the first that can have it, so that a sum which lasts longer keeps too
     -- much rather than too little.
     local function takeBack(r, less, is, ms)
       open(r)
@@ -1254,7 +1255,7 @@ for g = 1, #groups do
         end
       end
     elseif verb == 'M' then
-      -- The lease gets another id, with all that it has but the token. The old id mustPass a tombstone.
+      -- The lease gets another id, with all that it has but the token. The old id keeps a tombstone.
       local new, moved, lasts = ARGV[offset + k + 1], got[k + 1], nil
       if moved then                                     -- a repetition, if it is a lease
         lasts = find(moved, '^h ') and remaining(new)
@@ -1300,9 +1301,11 @@ for g = 1, #groups do
         answer = '7 ' .. grant .. ' ' .. format('%d', lasts)
       end
     elseif verb == 'H' and kind == 'w' then
-      heard = heard or {}
-      heard[id] = true
-      if param ~= '0' then expire(id, now + param) end
+      if param ~= '0' then
+        heard = heard or {}
+        heard[id] = true
+        expire(id, now + param)
+      end
       local place, front = -1, 0
       if second == '1' and epoch > 0 then
         local before
@@ -1349,7 +1352,7 @@ limit = (pin == '-1' and declared or pin) + 0
 local room = 0                                          -- how many waiters are looked at
 better = better or weighAll or limit ~= limitBefore or left > 0 or freed[1] ~= nil
 local heads, records                                    -- of the queue, when they have been read
-local asking = false                                    -- the head fits, and may be dead: it knows that it is to look
+local asking = false                                    -- the head fits, and may be dead: it was asked for a sign of life, now or before
 -- With a status of 1 more is due: the head may have expired, and the next call goes on.
 if better and status == 0 and waiting > 0 and paused == '0' and limit > 0 then
   room = math.min(waiting, PAGE)
@@ -1559,7 +1562,7 @@ end
 
 -- ---- write ----
 --
--- Everything was checked, and nothing changed, until here.
+-- Everything was checked, and nothing changed until here, but for what "read" has put right.
 local nobody = used + waiting == 0
 local sticks = pin ~= '-1' or pinned or paused == '1'   -- a pin, and a pause without end, are not forgotten
 local hasOrder = not nobody or others > 0               -- there is to be ORDER
@@ -1612,7 +1615,7 @@ else
     stored = state
   end
 
-  -- The order of commands is what mustPass half a step from happening.
+  -- The order of commands is what keeps half a step from happening.
   --  * A server that is out of memory refuses the first write of a script if it could grow, and
   --    none after one that could not. A removal of nobody in front lets releases, renewals and
   --    heartbeats pass; newcomers begin with what such a server refuses.
