@@ -120,7 +120,8 @@
 // granted, what counts in the window that ends then, as settled so far, is at most the rate; if nobody
 // settles for more than was asked, so do the settled costs of any window. A charge that is not in the
 // row any more, because it has left the window or the set of rates had none of its unit meanwhile,
-// is not taken out of it: "since" of a rate is above all charges that are not in its row. Where the row
+// is not taken out of it: "since" of a rate is above all charges that are not in its row, so that it
+// moves on where a longer window follows a shorter one, which has forgotten some. Where the row
 // was sorted for another window since, a charge is in a later sum than its time says, and whole: so it is
 // taken out of the first that is large enough. Is that another's, then the sum that lasts longer keeps
 // what the one that ends earlier lost, so that too much is counted for a while and never too little. A bucket

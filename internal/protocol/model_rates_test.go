@@ -244,12 +244,25 @@ func (s *step) settle(p *member, costs Costs) {
 	}
 }
 
+// inRow is what a sum of the row is, without what this call has counted.
+func (r *meter) inRow(n int64) int {
+	if all := r.times(); n == all[len(all)-1] {
+		return r.sums[n] - r.pending
+	}
+	return r.sums[n]
+}
+
+// rows are the numbers of the sums that are in the row, in order.
+func (r *meter) rows() []int64 {
+	return slices.DeleteFunc(r.times(), func(n int64) bool { return r.inRow(n) == 0 })
+}
+
 // takeBack takes so much of a charge out of its sum. Where the row was sorted since, or the clock was set
 // back, that is a later one.
 func (r *meter) takeBack(less int, c charged, now int64) {
 	n := c.since / 1000 / r.grain
 	for _, k := range r.times() {
-		if r.ends(n) > now && k >= n && r.sums[k] >= c.n {
+		if r.ends(n) > now && k >= n && r.inRow(k) >= c.n {
 			r.sums[k] -= less
 			return
 		}
@@ -326,7 +339,14 @@ func (s *step) inherit(r, from *meter) {
 		return
 	}
 	r.since, r.grain = from.since, from.grain
-	if from.spent() == from.pending { // it is in no row yet
+	empty := from.spent() == from.pending // what counts is in no row yet
+	if r.Per > from.Per {                 // what has left the shorter window is not in this one
+		r.since = max(r.since, s.us)
+		if !empty {
+			r.since = max(from.since, from.rows()[0]*from.grain*1000)
+		}
+	}
+	if empty {
 		s.count(r, from.pending)
 		return
 	}

@@ -1126,8 +1126,11 @@ if rates or declares or settles then
         r.since = math.max(us, seq + 1)                 -- above all charges before
         if from and not r.burst and not from.burst then
           open(from)
+          roll(from)
           r.spent, r.charged, r.since = from.spent, from.charged, from.since
           r.grain, r.oldest, r.newest, r.sums = from.grain, from.oldest, from.newest, from.sums
+          -- What has left a shorter window is in no longer one that follows, though that would still have it.
+          if r.per > from.per then r.since = math.max(r.since, r.oldest <= r.newest and r.oldest * r.grain * 1e3 or us) end
           if r.grain > grainOf(r) or r.grain * 390 < r.per then sort(r) end
           roll(r)
         elseif from and r.burst and from.n == r.n and from.per == r.per and (from.burst == r.burst or from.fullAt - us <= refill(r, r.burst)) then

@@ -128,6 +128,25 @@ func TestSettledCostsServeAfterAChangeOfTheWindow(t *testing.T) {
 	}
 }
 
+// R4, R5: what has left a short window that was in force meanwhile does not count any more, so that settling
+// it frees nothing of what others have spent since.
+func TestSettlementOfWhatIsForgottenFreesNothing(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		long, short := tokens(e.Peer(), 1000, time.Hour), tokens(e.Peer(), 1000, time.Second)
+		l := e.Hold(long, costs(600))
+		e.WantErr(e.Try(short, costs(500)), berth.ErrBusy)
+		e.Pass(2 * time.Second)
+		other := e.Hold(long, costs(700))
+		spentAs(e, 700)
+		e.Must(l.Settle(100, "tokens"))
+		e.Release(l)
+		if n := spent(e.Show()); n != 700 {
+			e.Errorf("%d count, want 700", n)
+		}
+		e.Release(other)
+	})
+}
+
 // R4: a release that comes after the lease has run out tells that what was settled may not count.
 func TestReleaseTellsOfALateSettlement(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {

@@ -211,6 +211,10 @@ var All = []Mutant{
 		Edits: []Edit{{script, "if k >= n and sum >= is then", "if k == n and sum >= is then"}},
 	},
 	{
+		Name: "settled-though-forgotten", What: "what a shorter window has forgotten is settled for less", Test: "TestSettlementOfWhatIsForgottenFreesNothing",
+		Edits: []Edit{{script, "if r.per > from.per then", "if false then"}},
+	},
+	{
 		Name: "settled-after-end", What: "a lease that is over can be settled", Scenario: "clients", Caught: []string{"R4"},
 		Edits: []Edit{{request, "if r.claim.State != claim.Held {\n		return r.over()", "if r.claim.State != claim.Held {\n		return nil"}},
 	},
