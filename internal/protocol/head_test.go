@@ -105,7 +105,11 @@ func (s *step) opens(head *member) int64 {
 		at = min(at, s.ends)
 	}
 	if s.used()+head.weight <= s.limit() && !s.paused {
-		at = min(at, s.now+s.rest(head.costs, head.weight).Milliseconds()) // now, too, where it may be dead
+		rest := s.rest(head.costs, head.weight).Milliseconds() // 0, too, where it may be dead
+		if rest == 0 && !s.looks() {
+			rest = 1 // a bucket has had enough for less than a millisecond
+		}
+		at = min(at, s.now+rest)
 	}
 	return at
 }

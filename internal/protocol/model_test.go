@@ -129,6 +129,7 @@ type call struct {
 	now      int64 // server time, ms
 	us       int64 // the same, µs
 	notAfter int64
+	next     int64 // "nearest" as it is stored, ms; 0: there is none
 	ops      []Op
 }
 
@@ -145,7 +146,7 @@ type step struct {
 	fronts   []int64             // and the deadlines of those in it, ms
 	weighed  int                 // the limit before them; -1 with a pause, or another rate
 	wanted   Rates               // the rates that they declare
-	better   bool                // a lease was settled
+	better   bool                // the head of the queue may fit: it is time, a lease was settled, or somebody left
 	thawed   bool                // a pause has just ended by itself
 	more     bool
 	numbers  int             // tokens and tickets given
@@ -167,9 +168,11 @@ func (m *model) run(c call) (s *step, ok bool) {
 	for _, p := range s.before {
 		s.fronts = append(s.fronts, p.deadline)
 	}
+	s.better = s.next > 0 && s.next <= s.now // which is when time alone lets the head in, rounded up
 	if s.reap() > 0 {
 		s.forget()
 	}
+	inside := len(s.queue) + len(s.all(holding))
 	s.wanted = s.set()
 	s.fade()
 	if !s.thawed {
@@ -185,6 +188,7 @@ func (m *model) run(c call) (s *step, ok bool) {
 			s.declares(c.ops[i].Terms)
 		}
 	}
+	s.better = s.better || len(s.queue)+len(s.all(holding)) < inside
 	s.setRates(s.wanted)
 	s.pump()
 	for i := range c.ops {
@@ -302,7 +306,7 @@ func (s *step) pump() {
 		room = len(s.queue)
 	}
 	room = max(min(room, len(s.queue), chunk), 0)
-	if s.more || s.paused || room == 0 || s.limit() == 0 {
+	if s.more || s.paused || room == 0 || s.limit() == 0 || !s.looks() {
 		return
 	}
 	for i := 0; len(s.queue) > 0; i++ {
@@ -329,6 +333,9 @@ func (s *step) pump() {
 		}
 	}
 }
+
+// looks reports whether the head of the queue, which did not fit when the last call ended, may fit.
+func (s *step) looks() bool { return s.better || s.limit() != s.weighed }
 
 // lives reports whether p was heard of within so many ms. With a rate it must have been to be granted:
 // else a dead one would spend of it.

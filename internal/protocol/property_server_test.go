@@ -59,7 +59,7 @@ func (tr *trial) untimed(t failer, e event) bool {
 		return false
 	}
 	tr.elapse(t, c.now)
-	c.us = reply.us
+	c.us, c.next = reply.us, tr.next(t)
 	step, _ := tr.model.run(c)
 	tr.compare(t, step, reply, resultsOf(ops), tr.notes(t))
 	return true

@@ -230,11 +230,21 @@ func (tr *trial) elapse(t failer, now int64) {
 	}
 }
 
+// next returns "nearest" as it is stored.
+func (tr *trial) next(t failer) int64 {
+	t.Helper()
+	if !tr.last.exists() {
+		return 0
+	}
+	return tr.last.state(t).Next
+}
+
 // call makes one call and compares everything.
 func (tr *trial) call(t failer, process int, c call) {
 	t.Helper()
 	store := tr.stores[process]
 	c.owner = store.owner
+	c.next = tr.next(t)
 	ops := append([]Op(nil), c.ops...)
 	reply, err := store.Do(context.Background(), tr.key, c.notAfter, ops)
 	step, ok := tr.model.run(c)
