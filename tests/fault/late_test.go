@@ -114,6 +114,26 @@ func TestLateAcquireGivenUp(t *testing.T) {
 	})
 }
 
+// TestLateSettlement: the copy of one that had no answer arrives after a later one was answered. What the
+// holder said last counts once the lease has been given back.
+func TestLateSettlement(t *testing.T) {
+	everywhere(t, func(l *lab) {
+		lease := l.Hold(l.sem(l.faulty(), 1, berth.Rate(1000, time.Hour).Of("tokens")), berth.Cost(500).Of("tokens"))
+		counts := func(n int) func() bool { return func() bool { return l.Show().Rates[0].Spent == n } }
+		late := l.delay("S")
+		l.Must(lease.Settle(100, "tokens"))
+		l.waitFor("settled by the second copy", counts(100))
+		l.Must(lease.Settle(300, "tokens"))
+		l.waitFor("settled again", counts(300))
+		late.arrives()
+		l.waitFor("overruled", counts(100))
+		l.Release(lease)
+		if !counts(300)() {
+			l.Errorf("state %+v", l.Show())
+		}
+	})
+}
+
 // TestLateWait: the copy of a cancelled waiter does not queue again.
 func TestLateWait(t *testing.T) {
 	everywhere(t, func(l *lab) {
