@@ -130,9 +130,9 @@ func MaxWait(d time.Duration) Option { return wholeOption(func(c *config) { c.ga
 // one busy key can take the waiting room of all others, but not their permits;
 // berth.QueueLimit bounds the queue of each key.
 //
-// With [Tenant] about n wait, at most 2n, and of one tenant only its part: a request may wait if one more than its
-// tenant has waiting, times the tenants that wait, is at most n. Those of nobody are one tenant's. So
-// a burst of one tenant does not take the room of the others.
+// With [Tenant] about n wait, at most 2n, and of one tenant only its part: a request may wait if one
+// more than its tenant has waiting, times the tenants that wait, is at most n. Those of nobody are one
+// tenant's. So a burst of one tenant does not take the room of the others.
 func MaxWaiting(n int) Option { return wholeOption(func(c *config) { c.gate.MaxWaiting = n }) }
 
 // Tenant says for whom a request waits, so that a tenant with many requests does not keep others

@@ -67,8 +67,8 @@
 -- Costs          are "-", or up to 4 of UNIT:N with commas between. In a unit that is not named it is the weight.
 -- Charges        are "-", or UNIT:N@SINCE with commas between: what the lease has cost in each unit that had
 --                a rate then, and since when it counts (us).
--- A row          is empty, or grain first last sum sum ...: what was granted in each grain ms, from the time
---                first * grain on. A sum counts until the last of its grants has left the window. There are
+-- A row          is empty, or grain oldest newest sum sum ...: what was granted in each grain ms, from the time
+--                oldest * grain on. A sum counts until the last of its grants has left the window. There are
 --                no more than 400 of them.
 -- Numbers        are decimal, without leading zeros, and have at most 12 digits; tokens, tickets and
 --                times in us 16. Times are of the server's clock, durations are in ms.

@@ -267,12 +267,14 @@ func (l *line) refused(why error) {
 	}
 }
 
-// served tells that a refusal which was told is over: the request is in the queue.
+// served tells that a refusal which was told is over, and lets out what was held back: the request is
+// in the queue.
 func (l *line) served() {
 	if l.refusal != nil && !l.cfg.Quiet {
 		l.cfg.Notices.Printf("redis no longer refuses; still waiting")
 	}
 	l.refusal = nil
+	l.cfg.Notices.release(true)
 }
 
 // text returns why there is no permit yet. It is empty until Redis has answered.

@@ -87,7 +87,6 @@ func Wait(cfg Config) (*berth.Lease, error) {
 			}
 			refused = nil // who stands in the queue outlasts it
 			line.served()
-			cfg.Notices.release(true)
 			line.draw()
 		case line.why = <-whys:
 			line.draw()
