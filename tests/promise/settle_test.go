@@ -26,19 +26,30 @@ func spentAs(e *testenv.Env, n int) {
 }
 
 // R4: what a call has cost less is free at once for who waits in another process, though the wait began
-// before, and that process has since declared another rate.
+// before, and that process has since declared another rate, or a window so different that the record of
+// the rate had to be sorted anew.
 func TestSettledCostsServeWhoWaitsElsewhere(t *testing.T) {
-	for what, rate := range map[string]int{"the same rate": 1000, "another rate": 1100} {
+	for what, other := range map[string]struct {
+		n   int
+		per time.Duration
+		in  func(*testing.T, func(*testenv.Env))
+	}{
+		"the same rate": {1000, time.Minute, testenv.Each}, "another rate": {1100, time.Minute, testenv.Each},
+		"a shorter window": {1000, 6 * time.Second, testenv.Each}, "a longer window": {1000, time.Hour, testenv.Embedded},
+	} {
 		t.Run(what, func(t *testing.T) {
-			testenv.Each(t, func(e *testenv.Env) {
-				l := e.Hold(tokens(e.Peer(), 1000, time.Hour), costs(900))
-				waits := e.Queue(tokens(e.Peer(), rate, time.Hour), costs(300))
+			other.in(t, func(e *testenv.Env) {
+				l := e.Hold(tokens(e.Peer(), 1000, time.Minute), costs(900))
+				e.Pass(300 * time.Millisecond)
+				waits := e.Queue(tokens(e.Peer(), other.n, other.per), costs(300))
 				waits.Waits()
 				settled := time.Now()
 				e.Must(l.Settle(600, "tokens"))
 				e.Holds(l, waits.Granted())
 				e.Within(settled, 0, 0, "granted")
-				spentAs(e, 900)
+				if n := spent(e.Show()); n != 900 {
+					e.Errorf("%d count, want 900", n)
+				}
 			})
 		})
 	}
@@ -106,26 +117,6 @@ func TestCrashLeavesTheEstimate(t *testing.T) {
 			e.Errorf("state %+v", st.Summary)
 		}
 	})
-}
-
-// R4: it is free at once, too, where another process has changed the window so much that the record of the
-// rate had to be sorted anew.
-func TestSettledCostsServeAfterAChangeOfTheWindow(t *testing.T) {
-	for what, per := range map[string]time.Duration{"shorter": 6 * time.Second, "longer": time.Hour} {
-		t.Run(what, func(t *testing.T) {
-			testenv.Embedded(t, func(e *testenv.Env) {
-				l := e.Hold(tokens(e.Peer(), 1000, time.Minute), costs(1000))
-				e.Pass(300 * time.Millisecond)
-				waits := e.Queue(tokens(e.Peer(), 1000, per), costs(600))
-				waits.Waits()
-				settled := time.Now()
-				e.Must(l.Settle(300, "tokens"))
-				e.Holds(l, waits.Granted())
-				e.Within(settled, 0, 0, "granted")
-				spentAs(e, 900)
-			})
-		})
-	}
 }
 
 // R4, R5: what has left a short window that was in force meanwhile does not count any more, so that settling

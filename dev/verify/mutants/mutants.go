@@ -207,7 +207,7 @@ var All = []Mutant{
 		Edits: []Edit{{answer, "case c.State == Held && a.Got < c.settle.until:", "case false:"}},
 	},
 	{
-		Name: "settled-for-another-window", What: "less is not free where the row of a rate was sorted", Test: "TestSettledCostsServeAfterAChangeOfTheWindow",
+		Name: "settled-for-another-window", What: "less is not free where the row of a rate was sorted", Test: "TestSettledCostsServeWhoWaitsElsewhere",
 		Edits: []Edit{{script, "if k >= n and sum >= is then", "if k == n and sum >= is then"}},
 	},
 	{
